@@ -1,0 +1,40 @@
+# Shunter: every recipe does the set-up it needs. `make help` lists them.
+PYTHON ?= python3.11
+VENV := .venv
+RUN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || { echo 'Shunter needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+setup: $(VENV)/.ready ## create .venv and install everything
+
+demo: setup ## train a small language model end to end on this machine
+	$(RUN)/python examples/demo.py
+
+test: setup ## the tests
+	$(RUN)/python -m pytest -m 'not slow'
+
+fmt: setup ## format the code
+	$(RUN)/ruff format . && $(RUN)/ruff check --fix .
+
+lint: setup ## ruff, import contracts
+	$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/lint-imports
+
+type: setup ## mypy strict and pyright
+	$(RUN)/mypy && $(RUN)/pyright
+
+generate: setup ## write openapi.json, the JSON Schemas and the generated pages anew
+	$(RUN)/python -m shunter_schemas.generate && $(RUN)/python -m shunter_service.openapi
+
+clean: ## remove the environment and the demo's data
+	rm -rf $(VENV) .shunter dist build
+
+.PHONY: help setup demo test fmt lint type generate clean
