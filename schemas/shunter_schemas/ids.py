@@ -7,13 +7,15 @@ import secrets
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_TOKEN_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _BODY = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}")
 
 
 def new_id(prefix: str) -> str:
     """A new id such as `job_01kb…` (RFC 9562 UUIDv7: 48 bits of milliseconds, 74 random bits)."""
-    value = time.time_ns() // 1_000_000 << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
+    value = (
+        time.time_ns() // 1_000_000 << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
+    )
     digits = [_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5)]
     return f"{prefix}_{''.join(digits)}"
 
@@ -26,9 +28,9 @@ def is_id(prefix: str, text: str) -> bool:
 
 def new_node_token(deployment: str) -> str:
     """A name for one node intent, legal on every cloud: `shn-<deployment, 6>-<16 random base32>`."""
-    return f"shn-{deployment}-{''.join(secrets.choice(_TOKEN_ALPHABET) for _ in range(16))}"
+    return f"shn-{deployment}-{''.join(secrets.choice(_BASE32) for _ in range(16))}"
 
 
 def new_deployment_id() -> str:
     """Six letters that mark everything that one installation makes."""
-    return "".join(secrets.choice(_TOKEN_ALPHABET) for _ in range(6))
+    return "".join(secrets.choice(_BASE32) for _ in range(6))

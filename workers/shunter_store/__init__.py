@@ -1,1 +1,1 @@
-"""The only truth: jobs, events, the node ledger and all else that must survive, in SQL; big things in an object store."""
+"""The only truth: jobs, events and the node ledger in SQL; big things in an object store."""
