@@ -1,0 +1,218 @@
+"""`workload.data`: what is trained on, one model a kind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Discriminator, Field, JsonValue, StringConstraints, Tag
+
+from shunter_schemas.base import Count, CountOrZero, OpenFraction, Part, Path, Target, Text, VariableName
+
+Tokenizer = Annotated[str, StringConstraints(pattern=r"^(bytes|model|input:.{1,1000})$")]
+
+
+class ValidationSplit(Part):
+    """Holds a share of the training data back. Which samples depends on the seed only."""
+
+    fraction: OpenFraction = Field(description="Share of the samples that is held back.", examples=[0.05])
+
+
+def _validation_form(value: Any) -> str:
+    has_kind = "kind" in value if isinstance(value, dict) else isinstance(value, BaseModel) and hasattr(value, "kind")
+    return "data" if has_kind else "split"
+
+
+Validation = Annotated[
+    Annotated[ValidationSplit, Tag("split")] | Annotated["Data", Tag("data")],
+    Discriminator(_validation_form),
+]
+
+
+class _Data(Part):
+    validation: Validation | None = Field(
+        default=None,
+        description='Data for the evaluation: `{"fraction": 0.05}` of this data, or a data document of its own. '
+        "Null: none.",
+        examples=[{"fraction": 0.05}],
+    )
+
+
+class _Tokens(_Data):
+    tokenizer: Tokenizer = Field(
+        default="bytes",
+        description="`bytes` (256 ids, no file needed), `model` (the model's own), or `input:NAME[/path]`.",
+        examples=["bytes"],
+    )
+    sequence_length: Count | None = Field(
+        default=None,
+        description="Tokens of one sample. Null: the context of a `transformer` model.",
+        examples=[4096],
+    )
+
+
+class SampleData(_Tokens):
+    """Text that every node has, so that a first document needs no upload."""
+
+    kind: Literal["sample"] = Field(description="Text that every node has.", examples=["sample"])
+    name: Literal["python-docs"] = Field(
+        default="python-docs",
+        description="`python-docs`: the documentation texts of Python's standard library.",
+        examples=["python-docs"],
+    )
+
+
+class TextData(_Tokens):
+    """Plain text files, read as one stream and cut into samples of `sequence_length`."""
+
+    kind: Literal["text"] = Field(description="Plain text files (UTF-8).", examples=["text"])
+    path: Path = Field(
+        description="Files, also as a pattern: `input:NAME/*.txt`, or relative to the source.",
+        examples=["input:train/*.txt"],
+    )
+
+
+class JsonlData(_Tokens):
+    """Files with one JSON object a line."""
+
+    kind: Literal["jsonl"] = Field(description="One JSON object a line.", examples=["jsonl"])
+    path: Path = Field(
+        description="Files, also as a pattern: `input:NAME/*.jsonl`, or relative to the source.",
+        examples=["input:train/*.jsonl"],
+    )
+    field: Text = Field(default="text", description="The member that holds the text.", examples=["text"])
+    packing: bool = Field(
+        default=True,
+        description="Whether several texts share a sample. False: one text a sample, cut or padded.",
+        examples=[True],
+    )
+
+
+class ChatData(_Tokens):
+    """Conversations: one JSON object with `messages` a line."""
+
+    kind: Literal["chat"] = Field(description="Conversations, one JSON object a line.", examples=["chat"])
+    path: Path = Field(description="Files, also as a pattern.", examples=["input:train/*.jsonl"])
+    template: Text = Field(
+        default="tokenizer",
+        description="`tokenizer` (its own chat template) or a Jinja template.",
+        examples=["tokenizer"],
+    )
+    train_on: Literal["assistant", "all"] = Field(
+        default="assistant", description="Whose words count for the loss.", examples=["assistant"]
+    )
+    packing: bool = Field(default=True, description="Whether several conversations share a sample.", examples=[True])
+
+
+class ParquetData(_Tokens):
+    """Parquet files with a text column."""
+
+    kind: Literal["parquet"] = Field(description="Parquet files.", examples=["parquet"])
+    path: Path = Field(description="Files, also as a pattern.", examples=["input:train/*.parquet"])
+    field: Text = Field(default="text", description="The column that holds the text.", examples=["text"])
+    packing: bool = Field(default=True, description="Whether several texts share a sample.", examples=[True])
+
+
+class ImageFolderData(_Data):
+    """One folder of images a class."""
+
+    kind: Literal["image_folder"] = Field(description="One folder of images a class.", examples=["image_folder"])
+    path: Path = Field(description="The folder of folders.", examples=["input:images/train"])
+    transform: Target | None = Field(
+        default=None,
+        description="`module:name` of a function from image to tensor. Null: resize and normalise.",
+        examples=["models:train_tf"],
+    )
+    workers_per_gpu: CountOrZero = Field(default=4, description="Loader processes for each rank.", examples=[8])
+
+
+class WebDatasetData(_Data):
+    """Tar shards in WebDataset's layout."""
+
+    kind: Literal["webdataset"] = Field(description="Tar shards in WebDataset's layout.", examples=["webdataset"])
+    path: Path = Field(description="Shards, also as a pattern.", examples=["input:shards/*.tar"])
+    samples: Count = Field(description="Samples of one epoch over all shards.", examples=[1281167])
+    fields: dict[Text, Text] = Field(
+        default_factory=dict,
+        description="Name in the batch by file extension in the shard.",
+        examples=[{"jpg": "image", "cls": "label"}],
+    )
+    transform: Target | None = Field(
+        default=None,
+        description="`module:name` of a function over one sample.",
+        examples=["models:train_tf"],
+    )
+    workers_per_gpu: CountOrZero = Field(default=4, description="Loader processes for each rank.", examples=[8])
+
+
+class HuggingFaceData(_Tokens):
+    """A data set of the Hugging Face hub."""
+
+    kind: Literal["huggingface"] = Field(description="A data set of the Hugging Face hub.", examples=["huggingface"])
+    name: Text = Field(description="Its name.", examples=["acme/corpus"])
+    revision: Text | None = Field(
+        default=None, description="A revision. Null: the newest, fixed at the first attempt.", examples=["main"]
+    )
+    split: Text = Field(default="train", description="The split to train on.", examples=["train"])
+    field: Text = Field(default="text", description="The column that holds the text.", examples=["text"])
+
+
+class PythonData(_Data):
+    """The user's own data set: `target(**arguments)` returns a map-style data set (`__len__`, `__getitem__`)."""
+
+    kind: Literal["python"] = Field(description="The user's own data set.", examples=["python"])
+    target: Target = Field(
+        description="`module:name` of the factory; each item is a mapping that becomes `model(**batch)`.",
+        examples=["data:train_set"],
+    )
+    arguments: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Keyword arguments of the factory.", examples=[{"split": "train"}]
+    )
+    workers_per_gpu: CountOrZero = Field(
+        default=0, description="Loader processes for each rank. 0: loaded in the rank itself.", examples=[8]
+    )
+
+
+class SyntheticField(Part):
+    """One random tensor of a synthetic sample."""
+
+    shape: tuple[Count, ...] = Field(
+        max_length=8, description="Shape without the batch axis; empty: a scalar.", examples=[[3, 224, 224]]
+    )
+    dtype: Literal["int64", "float32"] = Field(description="Type of its elements.", examples=["float32"])
+    high: Count | None = Field(
+        default=None,
+        description="For `int64`: values are below this. For `float32`: null, values are standard normal.",
+        examples=[1000],
+    )
+
+
+class SyntheticData(_Data):
+    """Random data from the seed, for smoke tests and measurements."""
+
+    kind: Literal["synthetic"] = Field(description="Random data from the seed.", examples=["synthetic"])
+    samples: Count = Field(default=10_000, description="Samples of one epoch.", examples=[1281167])
+    sequence_length: Count | None = Field(
+        default=None,
+        description="Tokens of one sample, for language models. Null: the context of a `transformer` model.",
+        examples=[1024],
+    )
+    fields: dict[VariableName, SyntheticField] = Field(
+        default_factory=dict,
+        description="The tensors of one sample by name. Empty: random tokens for a `transformer` model.",
+        examples=[{"image": {"shape": [3, 32, 32], "dtype": "float32"}}],
+    )
+
+
+Data = Annotated[
+    SampleData
+    | TextData
+    | JsonlData
+    | ChatData
+    | ParquetData
+    | ImageFolderData
+    | WebDatasetData
+    | HuggingFaceData
+    | PythonData
+    | SyntheticData,
+    Field(discriminator="kind"),
+]

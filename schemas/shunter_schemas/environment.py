@@ -1,0 +1,58 @@
+"""`environment`: what is installed and set where the ranks run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from shunter_schemas.base import Part, Path, SecretName, VariableName
+
+Requirement = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][^\n\r\x00]{0,511}$")]
+Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,4}){0,2}$")]
+
+
+class Registry(Part):
+    """A container registry that needs credentials."""
+
+    secret: SecretName = Field(description="The stored secret with user and token.", examples=["GHCR"])
+
+
+class Environment(Part):
+    """Prepared on every node before the ranks start."""
+
+    image: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]{0,510}$")] | None = Field(
+        default=None,
+        description="A container image. Null: the provider's own machine image.",
+        examples=["ghcr.io/acme/train:1"],
+    )
+    registry: Registry | None = Field(
+        default=None, description="Credentials for the image's registry.", examples=[{"secret": "GHCR"}]
+    )
+    python: Version | None = Field(default=None, description="Python version. Null: the node's own.", examples=["3.11"])
+    torch: Version | None = Field(default=None, description="torch version. Null: the node's own.", examples=["2.13"])
+    requirements: Annotated[tuple[Requirement, ...], Field(max_length=512)] = Field(
+        default=(),
+        description="Packages that pip installs over the node's own.",
+        examples=[["einops"]],
+    )
+    requirements_file: Path | None = Field(
+        default=None, description="A requirements file in the source.", examples=["requirements.txt"]
+    )
+    setup: Annotated[
+        tuple[Annotated[str, StringConstraints(min_length=1, max_length=32_768)], ...], Field(max_length=64)
+    ] = Field(
+        default=(),
+        description="Commands for `bash -eo pipefail -c`, run in the source folder.",
+        examples=[["make -C kernels"]],
+    )
+    variables: dict[VariableName, Annotated[str, StringConstraints(max_length=32_768)]] = Field(
+        default_factory=dict,
+        description="Environment variables of the ranks; `${…}` is replaced as in arguments.",
+        examples=[{"TOKENIZERS_PARALLELISM": "false"}],
+    )
+    secrets: Annotated[tuple[SecretName, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Stored secrets that become environment variables of the same name.",
+        examples=[["HF_TOKEN"]],
+    )

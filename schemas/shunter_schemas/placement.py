@@ -1,0 +1,38 @@
+"""`placement`: where the job may run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, StringConstraints
+
+from shunter_schemas.base import Part, Slug
+
+Jurisdiction = Annotated[str, StringConstraints(pattern=r"^(EU|EEA|[A-Z]{2})$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,126}$")]
+
+
+class Placement(Part):
+    """Restrictions hold at plan, create, recovery and reuse, and for logs, checkpoints and artifacts."""
+
+    providers: Annotated[tuple[Slug, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Configured provider instances that may be used. Empty: all.",
+        examples=[["runpod", "lambda"]],
+    )
+    jurisdictions: Annotated[tuple[Jurisdiction, ...], Field(max_length=64)] = Field(
+        default=(), description="`EU`, `EEA` or ISO country codes. Empty: anywhere.", examples=[["EU"]]
+    )
+    regions: Annotated[tuple[Region, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Regions by the provider's own names. Empty: any.",
+        examples=[["eu-central-1"]],
+    )
+    objective: Literal["cost", "time", "balanced"] = Field(
+        default="cost", description="What the choice among offers favours.", examples=["cost"]
+    )
+    options: dict[Slug, dict[str, JsonValue]] = Field(
+        default_factory=dict,
+        description="Options by provider instance, checked by its plugin.",
+        examples=[{"slurm-a": {"qos": "long"}}],
+    )
