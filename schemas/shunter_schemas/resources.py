@@ -83,16 +83,14 @@ class Resources(Part):
 
 
 def _gpu_gang(gpus: int | None, nodes: int | None, per_node: int | None) -> GangShape:
-    if nodes is not None and per_node is not None:
-        shape = GangShape(nodes, per_node, nodes * per_node)
-    elif gpus is None:
-        raise ValueError("neither `gpus` nor `cpu_processes` is given")
-    elif nodes is not None:
-        shape = GangShape(nodes, gpus // nodes, gpus)
-    elif per_node is not None:
-        shape = GangShape(gpus // per_node, per_node, gpus)
-    else:
-        return GangShape(None, None, gpus)
-    if shape.num_nodes * shape.ranks_per_node != (gpus or shape.world_size):
+    if gpus is None:
+        if nodes is None or per_node is None:
+            raise ValueError("the number of ranks is not given")
+        return GangShape(nodes, per_node, nodes * per_node)
+    if nodes is None:
+        nodes = None if per_node is None else gpus // per_node
+    elif per_node is None:
+        per_node = gpus // nodes
+    if nodes is not None and per_node is not None and nodes * per_node != gpus:
         raise ValueError("`gpus`, `nodes` and `gpus_per_node` do not agree")
-    return shape
+    return GangShape(nodes, per_node, gpus)

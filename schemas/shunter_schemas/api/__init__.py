@@ -1,0 +1,52 @@
+"""The API's answers, version 1. `/v1` only gains fields."""
+
+from shunter_schemas.api.base import Answer, Timestamp, rfc3339
+from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
+from shunter_schemas.api.jobs import (
+    Cost,
+    Job,
+    JobNode,
+    JobPage,
+    JobPlan,
+    JobSummary,
+    Progress,
+    Transition,
+    Tried,
+    Waiting,
+)
+from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
+from shunter_schemas.api.streams import Event, EventPage, LogLine, LogPage, MetricMark, MetricsAnswer, MetricSeries
+
+__all__ = [
+    "Answer",
+    "Artifact",
+    "ArtifactPage",
+    "Bundle",
+    "Check",
+    "Checkpoint",
+    "CheckpointPage",
+    "Cost",
+    "Event",
+    "EventPage",
+    "Job",
+    "JobNode",
+    "JobPage",
+    "JobPlan",
+    "JobSummary",
+    "LogLine",
+    "LogPage",
+    "MetricMark",
+    "MetricSeries",
+    "MetricsAnswer",
+    "Problem",
+    "ProblemError",
+    "Progress",
+    "ProviderInfo",
+    "ProviderPage",
+    "Readiness",
+    "Timestamp",
+    "Transition",
+    "Tried",
+    "Waiting",
+    "rfc3339",
+]

@@ -1,0 +1,218 @@
+"""The job as the API shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from shunter_schemas.api.base import Answer, Timestamp
+from shunter_schemas.job import Priority
+from shunter_schemas.states import Health, NodeState, State
+
+_AT = "2026-11-30T04:53:15.123Z"
+_JOB = "job_01kb9m4t8zq3v5x7y9a1c3e5g7"
+
+
+class Progress(Answer):
+    """Where the training is, by its newest report."""
+
+    step: int = Field(description="Optimizer steps that are done.", examples=[120])
+    total_steps: int | None = Field(default=None, description="Steps in all, where known.", examples=[300])
+    loss: float | None = Field(default=None, description="The newest training loss.", examples=[2.31])
+    tokens_per_s: float | None = Field(default=None, description="Tokens a second over all ranks.", examples=[5120.0])
+    eta_s: float | None = Field(default=None, description="Seconds until the last step.", examples=[41.5])
+    values: dict[str, float] = Field(
+        default_factory=dict, description="The newest value of every metric.", examples=[{"loss": 2.31, "lr": 0.002}]
+    )
+    updated_at: Timestamp | None = Field(default=None, description="When it was reported.", examples=[_AT])
+
+
+class Tried(Answer):
+    """One offer that was tried and why it did not do."""
+
+    provider: str = Field(description="The provider instance.", examples=["lambda"])
+    instance_type: str = Field(description="What was asked for.", examples=["gpu_8x_h100"])
+    region: str = Field(default="", description="Where.", examples=["us-west-1"])
+    reason: str = Field(description="A slug.", examples=["no_capacity"])
+    detail: str = Field(default="", description="The same for people.", examples=["no gpu_8x_h100 in us-west-1"])
+    at: Timestamp | None = Field(default=None, description="When.", examples=[_AT])
+
+
+class Waiting(Answer):
+    """Why the job has no nodes yet."""
+
+    reason: str = Field(description="A slug.", examples=["no_capacity"])
+    detail: str = Field(default="", description="The same for people.", examples=["needs 2 CPU slots, 0 of 4 are free"])
+    position: int | None = Field(default=None, description="Jobs before it, plus one.", examples=[3])
+    blocked_by: tuple[str, ...] = Field(default=(), description="Jobs that hold what it waits for.", examples=[[_JOB]])
+    next_try_at: Timestamp | None = Field(default=None, description="When it is tried again.", examples=[_AT])
+    tried: tuple[Tried, ...] = Field(
+        default=(),
+        description="The offers of the last round.",
+        examples=[[{"provider": "lambda", "instance_type": "gpu_8x_h100", "reason": "no_capacity"}]],
+    )
+
+
+class JobPlan(Answer):
+    """What the planner chose for the current attempt; every `auto` of the document is pinned here."""
+
+    strategy: str = Field(description="The kind of the strategy.", examples=["ddp"])
+    why: str = Field(default="", description="The reason for the choice.", examples=["asked for"])
+    provider: str = Field(description="The provider instance.", examples=["local"])
+    instance_type: str = Field(description="The kind of node.", examples=["this-machine"])
+    region: str = Field(default="", description="Where.", examples=["here"])
+    jurisdiction: str = Field(default="", description="Whose law holds there.", examples=["DE"])
+    gpu_model: str | None = Field(default=None, description="The GPU model. Null: CPU ranks.", examples=["H100"])
+    num_nodes: int = Field(description="Number of nodes.", examples=[1])
+    ranks_per_node: int = Field(description="Ranks of each node.", examples=[2])
+    world_size: int = Field(description="Ranks in all.", examples=[2])
+    micro_size: int | None = Field(default=None, description="Samples of one forward pass on one rank.", examples=[8])
+    accumulation: int | None = Field(default=None, description="Forward passes for one optimizer step.", examples=[1])
+    usd_per_hour: float = Field(default=0.0, description="Price of the whole gang.", examples=[0.0])
+
+
+class JobNode(Answer):
+    """One node of the job, from its intent to the proof that it is gone."""
+
+    token: str = Field(description="Its name at the provider.", examples=["shn-k3v9qa-7c2mq4x5w6z2a3bd"])
+    rank: int = Field(description="Its place in the gang.", examples=[0])
+    attempt: int = Field(default=1, description="The attempt that made it.", examples=[1])
+    provider: str = Field(description="The provider instance.", examples=["local"])
+    instance_type: str = Field(description="The kind of node.", examples=["this-machine"])
+    region: str = Field(default="", description="Where.", examples=["here"])
+    handle: str = Field(default="", description="The provider's own id.", examples=["local-4711"])
+    hostname: str = Field(default="", description="Its host name, once it has reported.", examples=["trainbox"])
+    state: NodeState = Field(description="Where its row of the ledger is.", examples=["ready"])
+    health: Health = Field(default=Health.OK, description="Whether it reports.", examples=["ok"])
+    usd_per_hour: float = Field(default=0.0, description="What it bills.", examples=[0.0])
+    created_at: Timestamp | None = Field(default=None, description="When it was intended.", examples=[_AT])
+    ready_at: Timestamp | None = Field(default=None, description="When its agent first reported.", examples=[_AT])
+    last_seen_at: Timestamp | None = Field(default=None, description="When it last reported.", examples=[_AT])
+    released_at: Timestamp | None = Field(default=None, description="When it was proven gone.", examples=[_AT])
+
+
+class Transition(Answer):
+    """One change of state."""
+
+    at: Timestamp = Field(description="When.", examples=[_AT])
+    from_: State | None = Field(
+        default=None, alias="from", description="The state before. Null: the job was accepted.", examples=["queued"]
+    )
+    to: State = Field(description="The state after.", examples=["provisioning"])
+    reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["done"])
+
+
+class Cost(Answer):
+    """Money spent on the job, from the ledger."""
+
+    usd: float = Field(default=0.0, description="Spent so far.", examples=[0.0])
+    usd_per_hour: float = Field(default=0.0, description="What bills at this moment.", examples=[0.0])
+
+
+class JobSummary(Answer):
+    """A job in a list; at most 300 bytes."""
+
+    id: str = Field(description="The job's id.", examples=[_JOB])
+    name: str = Field(description="Its label.", examples=["tiny-lm-ddp"])
+    state: State = Field(description="Where it is.", examples=["running"])
+    reason: str | None = Field(default=None, description="Why it stopped or stops.", examples=["done"])
+    step: int | None = Field(default=None, description="Steps done.", examples=[120])
+    total_steps: int | None = Field(default=None, description="Steps in all.", examples=[300])
+    created_at: Timestamp = Field(description="When it was accepted.", examples=[_AT])
+    finished_at: Timestamp | None = Field(default=None, description="When its outcome was fixed.", examples=[_AT])
+
+
+class JobPage(Answer):
+    """Jobs, newest first."""
+
+    items: tuple[JobSummary, ...] = Field(
+        description="The jobs of this page.",
+        examples=[[{"id": _JOB, "name": "tiny-lm-ddp", "state": "running", "created_at": _AT}]],
+    )
+    next_cursor: str | None = Field(
+        default=None, description="Pass it as `cursor` for the next page. Null: this is the last.", examples=["MDFrYg"]
+    )
+
+
+class Job(Answer):
+    """A job: what was asked for, where it is, and what it did."""
+
+    id: str = Field(description="The job's id.", examples=[_JOB])
+    name: str = Field(description="Its label.", examples=["tiny-lm-ddp"])
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels to filter and group by.", examples=[{"team": "nlp"}]
+    )
+    priority: Priority = Field(default="normal", description="Which jobs go first.", examples=["normal"])
+    state: State = Field(description="Where it is.", examples=["running"])
+    reason: str | None = Field(default=None, description="Why it stopped or stops; an open list.", examples=["done"])
+    message: str | None = Field(
+        default=None,
+        description="The reason for people; the first failing rank's last lines where a program failed.",
+        examples=["rank 1 ended with exit code 1"],
+    )
+    health: Health = Field(
+        default=Health.OK, description="`unreachable`: nodes do not report; never a failure by itself.", examples=["ok"]
+    )
+    outcome: State | None = Field(
+        default=None,
+        description="How it ends: fixed with the reason, before the nodes are gone.",
+        examples=["succeeded"],
+    )
+    created_at: Timestamp = Field(description="When it was accepted.", examples=[_AT])
+    updated_at: Timestamp = Field(description="When anything of it last changed.", examples=[_AT])
+    started_at: Timestamp | None = Field(default=None, description="When it first ran.", examples=[_AT])
+    finished_at: Timestamp | None = Field(default=None, description="When its outcome was fixed.", examples=[_AT])
+    released_at: Timestamp | None = Field(
+        default=None, description="When the last node was proven gone.", examples=[_AT]
+    )
+    created_by: str | None = Field(default=None, description="Who submitted it.", examples=["key_01kb9m4t8z"])
+    project: str = Field(default="default", description="The project it belongs to.", examples=["default"])
+    revision: int = Field(description="Grows with every change.", examples=[14])
+    attempt: int = Field(default=0, description="Plans that were carried out so far.", examples=[1])
+    generation: int = Field(default=0, description="Starts of the gang so far.", examples=[1])
+    progress: Progress | None = Field(
+        default=None, description="Where the training is.", examples=[{"step": 120, "total_steps": 300, "loss": 2.31}]
+    )
+    waiting: Waiting | None = Field(
+        default=None, description="Why it has no nodes yet.", examples=[{"reason": "no_capacity", "position": 3}]
+    )
+    plan: JobPlan | None = Field(
+        default=None,
+        description="What was chosen for the current attempt.",
+        examples=[
+            {
+                "strategy": "ddp",
+                "provider": "local",
+                "instance_type": "this-machine",
+                "num_nodes": 1,
+                "ranks_per_node": 2,
+                "world_size": 2,
+            }
+        ],
+    )
+    nodes: tuple[JobNode, ...] = Field(
+        default=(),
+        description="Its nodes, also those that are gone.",
+        examples=[
+            [
+                {
+                    "token": "shn-k3v9qa-7c2mq4x5w6z2a3bd",
+                    "rank": 0,
+                    "provider": "local",
+                    "instance_type": "this-machine",
+                    "state": "ready",
+                }
+            ]
+        ],
+    )
+    transitions: tuple[Transition, ...] = Field(
+        default=(),
+        description="Its states so far, oldest first.",
+        examples=[[{"at": _AT, "from": None, "to": "queued"}]],
+    )
+    cost: Cost = Field(default=Cost(), description="Money spent.", examples=[{"usd": 0.0}])
+    spec: dict[str, Any] = Field(description="The job document.", examples=[{"version": "1", "name": "tiny-lm-ddp"}])
+    links: dict[str, str] = Field(
+        default_factory=dict, description="Related addresses by name.", examples=[{"logs": f"/v1/jobs/{_JOB}/logs"}]
+    )

@@ -1,0 +1,85 @@
+"""The service about itself: providers, readiness, and what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from shunter_schemas.api.base import Answer, Timestamp
+
+_AT = "2026-11-30T04:53:15.123Z"
+
+
+class ProviderInfo(Answer):
+    """A configured provider instance."""
+
+    name: str = Field(description="The instance.", examples=["local"])
+    plugin: str = Field(description="The plugin that serves it.", examples=["local"])
+    status: Literal["ok", "unknown", "error", "not_loaded"] = Field(
+        description="`unknown`: no worker has read it yet.", examples=["ok"]
+    )
+    detail: str = Field(default="", description="Why it is not `ok`, in words.", examples=["the token was refused"])
+    account: str | None = Field(default=None, description="The account that its credentials name.", examples=["root"])
+    bills: bool = Field(default=False, description="Whether its nodes cost money.", examples=[False])
+    read_at: Timestamp | None = Field(default=None, description="When it was last read.", examples=[_AT])
+    capabilities: dict[str, Any] = Field(
+        default_factory=dict, description="What the plugin declares.", examples=[{"shared_hosts": True}]
+    )
+
+
+class ProviderPage(Answer):
+    """All configured provider instances."""
+
+    items: tuple[ProviderInfo, ...] = Field(
+        description="The instances by name.", examples=[[{"name": "local", "plugin": "local", "status": "ok"}]]
+    )
+
+
+class Check(Answer):
+    """One part of the readiness."""
+
+    ok: bool = Field(description="Whether it works.", examples=[True])
+    required: bool = Field(description="Whether the API is unready without it.", examples=[True])
+    detail: str = Field(default="", description="More, in words.", examples=["last seen 2 s ago"])
+
+
+class Readiness(Answer):
+    """Whether the API can serve, and how the parts around it are."""
+
+    status: Literal["ready", "unready"] = Field(description="`ready`: every required part works.", examples=["ready"])
+    checks: dict[str, Check] = Field(
+        description="By part: `database`, `migrations`, `redis`, `workers`.",
+        examples=[{"database": {"ok": True, "required": True}, "redis": {"ok": False, "required": False}}],
+    )
+
+
+class ProblemError(Answer):
+    """One thing that is wrong, and where."""
+
+    pointer: str = Field(
+        description="RFC 6901 pointer into the document that was sent; empty: the whole of it.",
+        examples=["/workload/batch/global_size"],
+    )
+    detail: str = Field(
+        description="What is wrong there, and the way out.", examples=["15 does not divide by 2 ranks; use 14 or 16"]
+    )
+
+
+class Problem(Answer):
+    """An error as RFC 9457 has it (`application/problem+json`)."""
+
+    type: str = Field(description="A page about this kind of problem; stable.", examples=["/problems/invalid_document"])
+    title: str = Field(description="The kind of problem; stable.", examples=["The job document is not valid"])
+    status: int = Field(description="The HTTP status.", examples=[422])
+    detail: str | None = Field(default=None, description="This case, in words.", examples=["1 fault was found"])
+    errors: tuple[ProblemError, ...] = Field(
+        default=(),
+        description="What is wrong in the document.",
+        examples=[[{"pointer": "/name", "detail": "too long"}]],
+    )
+    request_id: str | None = Field(
+        default=None,
+        description="Names this request in the service's logs.",
+        examples=["req_01kb9m4t8zq3v5x7y9a1c3e5g7"],
+    )
