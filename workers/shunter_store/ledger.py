@@ -1,0 +1,368 @@
+"""The node ledger: a row is committed before anything is created, and closed only on proof of absence.
+
+Two writes are never fenced and never dropped: a handle, and a proof of absence. Within one transaction touch nodes
+before `steps.apply`: the lock order is nodes, job_due, jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_schemas.ids import new_id
+from shunter_schemas.node_sync import Phase
+from shunter_schemas.states import NodeState
+from sqlalchemy import Connection, Double, bindparam, case, delete, func, insert, select, type_coerce, update
+
+from shunter_store import due
+from shunter_store.due import Claim
+from shunter_store.errors import Conflict, NotFound, SlotsTaken
+from shunter_store.rows import all_of, columns_of
+from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
+from shunter_store.tables import nodes, slots
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node that shall exist. The caller makes the token (`shn-…`) and keeps or derives its sync token."""
+
+    rank: int
+    token: str
+    sync_token_hash: str
+    instance: str
+    account: str
+    offer: Mapping[str, Any]
+    billed_usd_per_hour: float = 0.0
+    slot_kind: str | None = None
+    """With `slot_indices`: which kind of slot of a shared host, e.g. `cpu` or `gpu`."""
+    slot_indices: Sequence[int] = ()
+    lease_s: float | None = None
+    """Dead-man lease that each sync renews; None: no expiry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One line of the ledger, with what scans and the node itself say of it."""
+
+    id: str
+    token: str
+    job_id: str
+    generation: int
+    rank: int
+    instance: str
+    account: str
+    offer: dict[str, Any]
+    slot_kind: str | None
+    slot_indices: list[int]
+    state: NodeState
+    handle: str | None
+    billed_usd_per_hour: float
+    intended_at: datetime
+    created_at: datetime | None
+    ready_at: datetime | None
+    releasing_at: datetime | None
+    gone_at: datetime | None
+    reason: str | None
+    condition: str | None
+    """`NodeCondition` of the last complete or partial scan that saw it; `gone` when a complete one did not."""
+    condition_reason: str | None
+    scanned_at: datetime | None
+    absent_scans: int
+    create_deadline_at: datetime | None
+    lease_s: float | None
+    lease_granted_until: datetime | None
+    stop_at: datetime | None
+    desired_phase: str
+    desired_generation: int
+    desired_reason: str | None
+    desired_at: datetime
+    run_generation: int
+    """The last generation that this node was told to run; 0: none."""
+    assignment: dict[str, Any] | None
+    journal_id: str | None
+    acknowledged: int
+    last_sync_at: datetime | None
+    status: dict[str, Any]
+    boot: dict[str, Any] | None
+    addresses: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedNode:
+    """A node as a provider's listing shows it (the fields of the contract's `NodeView`)."""
+
+    handle: str
+    token: str | None
+    condition: str
+    reason: str = ""
+    addresses: Mapping[str, str] | None = None
+    billed_usd_per_hour: float | None = None
+
+
+COLUMNS: Final = columns_of(NodeRow, nodes)
+
+_INSERT = insert(nodes).values(
+    state=NodeState.INTENDED,
+    accrued_usd=0.0,
+    intended_at=db_now(),
+    absent_scans=0,
+    desired_phase=Phase.HOLD,
+    desired_at=db_now(),
+    run_generation=0,
+    acknowledged=0,
+    past_journals={},
+    status={},
+    addresses={},
+)
+_RESERVE = PerDialect(lambda insert_into: insert_into(slots).on_conflict_do_nothing().returning(slots.c.index))
+_TAKEN = select(slots.c.index).where(slots.c.instance == bindparam("instance"), slots.c.kind == bindparam("kind"))
+_FREE = delete(slots).where(slots.c.node_id == bindparam("node"))
+_OF_JOB = select(*COLUMNS).where(nodes.c.job_id == bindparam("job")).order_by(nodes.c.intended_at, nodes.c.rank)
+_OF_JOB_LIVE = _OF_JOB.where(nodes.c.state != NodeState.GONE)
+_OF_INSTANCE = (
+    select(*COLUMNS)
+    .where(nodes.c.instance == bindparam("instance"), nodes.c.state != NodeState.GONE)
+    .order_by(nodes.c.intended_at, nodes.c.rank)
+)
+_GET = select(*COLUMNS).where(nodes.c.id == bindparam("node"))
+_GET_LOCKED = _GET.with_for_update(key_share=True)
+
+SCANS_FOR_PROOF: Final = 2
+"""Complete listings in a row that must not show a node before its absence is believed."""
+
+_AGE_H: Final = (
+    func.coalesce(type_coerce(nodes.c.gone_at, Double), db_now()) - type_coerce(nodes.c.accrued_at, Double)
+) / 3600
+ACCRUED: Final = nodes.c.accrued_usd + case(
+    (nodes.c.accrued_at.is_not(None) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
+)
+"""What a node has cost up to now: the intervals that are over, and the one that runs."""
+
+
+_BEGIN_CREATE = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"), nodes.c.state == NodeState.INTENDED)
+    .values(state=NodeState.CREATING, create_deadline_at=bindparam("deadline", type_=UtcTime), accrued_at=db_now())
+)
+_RECORD_HANDLE = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(
+        handle=bindparam("new_handle"),
+        created_at=func.coalesce(nodes.c.created_at, db_now()),
+        accrued_at=func.coalesce(nodes.c.accrued_at, db_now()),
+        absent_scans=0,
+        gone_at=None,
+        state=case(
+            (nodes.c.state.in_([NodeState.INTENDED, NodeState.CREATING, NodeState.UNKNOWN]), NodeState.BOOTING),
+            # It was thought to be gone and is not: it has to be released once more.
+            (nodes.c.state == NodeState.GONE, NodeState.RELEASING),
+            else_=nodes.c.state,
+        ),
+    )
+)
+_MARK_UNKNOWN = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"), nodes.c.state == NodeState.CREATING)
+    .values(state=NodeState.UNKNOWN, reason=bindparam("detail"))
+)
+_MARK_RELEASING = (
+    update(nodes)
+    .where(
+        nodes.c.id.in_(bindparam("ids", expanding=True)),
+        nodes.c.state.not_in([NodeState.RELEASING, NodeState.GONE]),
+    )
+    .values(state=NodeState.RELEASING, releasing_at=db_now(), reason=bindparam("why"))
+)
+_WANTED: Final = {
+    "desired_phase": bindparam("phase"),
+    "desired_generation": bindparam("at_generation"),
+    "desired_reason": bindparam("why"),
+    "desired_at": db_now(),
+    "stop_at": func.coalesce(bindparam("until", type_=UtcTime), nodes.c.stop_at),
+}
+_WANT = update(nodes).where(
+    nodes.c.id.in_(bindparam("ids", expanding=True)),
+    nodes.c.state != NodeState.GONE,
+    (nodes.c.desired_phase != bindparam("phase")) | (nodes.c.desired_generation != bindparam("at_generation")),
+)
+_WANT_IDLE = _WANT.values(_WANTED)
+_WANT_RUN = _WANT.values(
+    {**_WANTED, "run_generation": bindparam("at_generation"), "assignment": bindparam("task", type_=Json)}
+)
+_CLOSE = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"), nodes.c.state != NodeState.GONE)
+    .values(
+        state=NodeState.GONE,
+        gone_at=db_now(),
+        accrued_usd=case((nodes.c.handle.is_(None), 0.0), else_=ACCRUED),
+        accrued_at=None,
+        condition="gone",
+    )
+)
+_COST = select(func.coalesce(func.sum(ACCRUED), 0.0)).where(nodes.c.job_id == bindparam("job"))
+
+
+def intend(conn: Connection, claim: Claim, *, job_id: str, generation: int, nodes: Sequence[NewNode]) -> list[NodeRow]:
+    """Write down nodes that shall exist, and reserve their slots where hosts are shared. All or nothing.
+
+    Raises:
+        StaleStep: the fence moved.
+        SlotsTaken: a slot is another node's; roll back and plan anew.
+    """
+    due.require(conn, claim)
+    ids = [new_id("node") for _ in nodes]
+    if nodes:
+        conn.execute(_INSERT, [_values(node, id_, job_id, generation) for id_, node in zip(ids, nodes, strict=True)])
+    for id_, node in zip(ids, nodes, strict=True):
+        _reserve(conn, id_, node)
+    made = set(ids)
+    return [row for row in of_job(conn, job_id) if row.id in made]
+
+
+def of_job(conn: Connection, job_id: str, *, live_only: bool = False) -> list[NodeRow]:
+    """The job's rows in the order they were intended; those that are not closed, with `live_only`."""
+    return all_of(NodeRow, conn.execute(_OF_JOB_LIVE if live_only else _OF_JOB, {"job": job_id}))
+
+
+def of_instance(conn: Connection, instance: str) -> list[NodeRow]:
+    """Every row of a provider instance that is not closed."""
+    return all_of(NodeRow, conn.execute(_OF_INSTANCE, {"instance": instance}))
+
+
+def get(conn: Connection, node_id: str) -> NodeRow | None:
+    """One row, or None."""
+    row = conn.execute(_GET, {"node": node_id}).one_or_none()
+    return None if row is None else NodeRow(*row)
+
+
+def begin_create(conn: Connection, claim: Claim, node_id: str, deadline_at: datetime) -> None:
+    """Commit that the create call is about to be made; once per row, and only while it is `intended`.
+
+    Args:
+        deadline_at: after this the absence of a node without handle counts: the create call's own deadline, plus its
+            HTTP time-out, plus the plugin's visibility delay.
+
+    Raises:
+        StaleStep: the fence moved.
+        Conflict: `not_intended`: it was begun before, or is being released.
+    """
+    begun = conn.execute(_BEGIN_CREATE, {"node": node_id, "deadline": deadline_at}).rowcount
+    due.require(conn, claim)
+    if not begun:
+        raise Conflict("not_intended", f"{node_id} is not a node that waits to be created")
+
+
+def record_handle(conn: Connection, node_id: str, handle: str) -> None:
+    """Keep the provider's name of the node. Never fenced, never dropped: a row that was closed opens again."""
+    if conn.execute(_RECORD_HANDLE, {"node": node_id, "new_handle": handle}).rowcount == 0:
+        raise NotFound("node", node_id)
+
+
+def mark_unknown(conn: Connection, node_id: str, detail: str) -> None:
+    """The create call ended in doubt: the node has to be searched by its token before anything else."""
+    conn.execute(_MARK_UNKNOWN, {"node": node_id, "detail": detail})
+
+
+def mark_releasing(conn: Connection, node_ids: Sequence[str], reason: str) -> None:
+    """These nodes shall go. A row that is `intended` can be created no more after this."""
+    if node_ids:
+        conn.execute(_MARK_RELEASING, {"ids": list(node_ids), "why": reason})
+
+
+def want(  # noqa: PLR0913 - by keyword
+    conn: Connection,
+    node_ids: Sequence[str],
+    *,
+    phase: Phase,
+    generation: int,
+    assignment: Mapping[str, Any] | None = None,
+    reason: str = "",
+    stop_at: datetime | None = None,
+) -> None:
+    """Say what the nodes shall do; their next exchange hands it out. Repeating it changes nothing.
+
+    Args:
+        assignment: `node_sync.Assignment` as JSON, with `RUN`; that of a generation never changes.
+        stop_at: when the node has to stop by itself; stays what it was when not given.
+    """
+    if not node_ids:
+        return
+    wanted = {"ids": list(node_ids), "phase": str(phase), "at_generation": generation, "why": reason, "until": stop_at}
+    if phase is Phase.RUN:
+        conn.execute(_WANT_RUN, {**wanted, "task": assignment})
+    else:
+        conn.execute(_WANT_IDLE, wanted)
+
+
+def close_absent(conn: Connection, node_id: str, proof: Mapping[str, Any]) -> bool:
+    """Close a row on proof of absence and free its slots. Never fenced. False: the proof does not suffice.
+
+    `proof["kind"]` is one of
+    - `never_begun`: no create call was ever begun (`begin_create` never committed);
+    - `refused`: the one create call failed with `may_have_created` false, so there is no handle;
+    - `absent`: two complete scans by the row's own account did not show it (counted by `observe_scan`), and
+      `proof["account"]` is that account; where the row has a handle, `proof["get"]` is `gone`.
+    """
+    row = conn.execute(_GET_LOCKED, {"node": node_id}).one_or_none()
+    if row is None or not _suffices(NodeRow(*row), proof):
+        return False
+    conn.execute(_CLOSE, {"node": node_id})
+    conn.execute(_FREE, {"node": node_id})
+    return True
+
+
+def free_slots(conn: Connection, instance: str, kind: str, total: int) -> list[int]:
+    """Which of the slots `0 … total - 1` of a shared host nobody holds."""
+    taken = set(conn.execute(_TAKEN, {"instance": instance, "kind": kind}).scalars())
+    return [index for index in range(total) if index not in taken]
+
+
+def ledger_cost(conn: Connection, job_id: str) -> float:
+    """USD that the job's nodes have cost up to now, by ledger intervals and billed rates."""
+    return float(conn.execute(_COST, {"job": job_id}).scalar_one())
+
+
+def _values(node: NewNode, id_: str, job_id: str, generation: int) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "job_id": job_id,
+        "generation": generation,
+        "desired_generation": generation,
+        "rank": node.rank,
+        "token": node.token,
+        "sync_token_hash": node.sync_token_hash,
+        "instance": node.instance,
+        "account": node.account,
+        "offer": node.offer,
+        "billed_usd_per_hour": node.billed_usd_per_hour,
+        "slot_kind": node.slot_kind,
+        "slot_indices": list(node.slot_indices),
+        "lease_s": node.lease_s,
+    }
+
+
+def _reserve(conn: Connection, node_id: str, node: NewNode) -> None:
+    if node.slot_kind is None or not node.slot_indices:
+        return
+    for index in sorted(node.slot_indices):
+        row = {"instance": node.instance, "kind": node.slot_kind, "index": index, "node_id": node_id}
+        if conn.execute(_RESERVE.on(conn), row).scalar() is None:
+            raise SlotsTaken(node.instance, [index])
+
+
+def _suffices(row: NodeRow, proof: Mapping[str, Any]) -> bool:
+    if row.state is NodeState.GONE:
+        return False
+    match proof.get("kind"):
+        case "never_begun":
+            return row.create_deadline_at is None and row.handle is None
+        case "refused":
+            return row.handle is None
+        case "absent":
+            by_listing = row.absent_scans >= SCANS_FOR_PROOF and proof.get("account") == row.account
+            return by_listing and (row.handle is None or proof.get("get") == "gone")
+    return False

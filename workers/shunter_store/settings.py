@@ -1,0 +1,108 @@
+"""Settings that the service and the workers share: where the data lies, and the pace of things."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+def default_data_dir() -> Path:
+    """`$SHUNTER_DATA_DIR`, else `./.shunter` where that exists, else `~/.shunter`."""
+    if named := os.environ.get("SHUNTER_DATA_DIR"):
+        return Path(named).expanduser()
+    here = Path(".shunter")
+    return here.absolute() if here.is_dir() else Path.home() / ".shunter"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ProviderSettings(_Frozen):
+    """One configured instance of a provider plugin."""
+
+    plugin: str
+    """Name of the entry point in the group `shunter.providers`."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Checked by the plugin itself."""
+    paused: bool = False
+    """Takes no new nodes; those that it has are scanned and released as ever."""
+
+
+class Pace(_Frozen):
+    """How soon a node comes again. Shorter shows changes sooner and costs more exchanges."""
+
+    changing_s: float = Field(default=0.2, gt=0)
+    """While the job starts, stops or recovers."""
+    watched_s: float = Field(default=1.0, gt=0)
+    """While somebody looks at the job."""
+    quiet_s: float = Field(default=5.0, gt=0)
+
+
+class Timing(_Frozen):
+    """Leases and heartbeats."""
+
+    step_lease_s: float = Field(default=30.0, gt=0)
+    """A claim is another worker's after this; a step gives up 5 s earlier."""
+    singleton_lease_s: float = Field(default=15.0, gt=0)
+    """Relay, sweep, scanners and reaper move to another process after this."""
+    unreachable_after_s: float = Field(default=60.0, gt=0)
+    """A node that did not sync for so long makes its job `unreachable`: a condition, never a failure."""
+    watch_s: float = Field(default=30.0, gt=0)
+    """A look at a job counts as watching for so long."""
+
+
+class DataSettings(BaseSettings):
+    """Everything that both roles must agree on. Environment `SHUNTER_…`, then `shunter.toml` in the data directory."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        env_prefix="SHUNTER_",
+        env_nested_delimiter="__",
+        extra="ignore",
+        nested_model_default_partial_update=True,
+    )
+
+    data_dir: Path = Field(default_factory=default_data_dir)
+    database_url: str = ""
+    """SQLAlchemy URL of SQLite or PostgreSQL; empty: `shunter.db` in the data directory."""
+    objects_url: str = ""
+    """fsspec URL of the object store; empty: `objects/` in the data directory."""
+    redis_url: str = ""
+    """Broker; empty: the embedded server's socket in the data directory."""
+    providers: dict[str, ProviderSettings] = Field(default_factory=lambda: {"local": ProviderSettings(plugin="local")})
+    pace: Pace = Pace()
+    timing: Timing = Timing()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: dict[str, Any]) -> dict[str, Any]:
+        data_dir = Path(values.get("data_dir") or default_data_dir()).expanduser().absolute()
+        filled = {
+            "database_url": f"sqlite:///{data_dir / 'shunter.db'}",
+            "objects_url": f"file://{data_dir / 'objects'}",
+            "redis_url": f"redis+socket://{data_dir / 'run' / 'redis.sock'}?virtual_host=0",
+        }
+        return {**values, "data_dir": data_dir, **{k: v for k, v in filled.items() if not values.get(k)}}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        given = init_settings().get("data_dir") or default_data_dir()
+        file = TomlConfigSettingsSource(settings_cls, Path(given).expanduser() / "shunter.toml")
+        return init_settings, env_settings, file
