@@ -109,6 +109,8 @@ class Offer:
     """For shared hosts: GPUs (or CPU slots when `gpus` is 0) that are free at this moment."""
     cpu_slots: int = 0
     """CPU ranks that this node takes, for CPU jobs; 0: does not take any."""
+    slot_indices: Sequence[int] = ()
+    """For shared hosts: the GPUs (or CPU slots) that this offer is made of. Empty: 0 up to `gpus` (or `cpu_slots`)."""
     interconnect: str = "any"
     fabric: str | None = None
 

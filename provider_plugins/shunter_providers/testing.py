@@ -1,0 +1,206 @@
+"""The conformance kit: what every plugin must keep, as a pytest class that its author inherits.
+
+    class TestAcme(ProviderConformance):
+        @pytest.fixture
+        def provider(self) -> Provider:
+            return AcmeProvider(Instance("acme", "acme", {"api_key": "…"}))
+
+        @pytest.fixture
+        def launch(self) -> Launch:
+            return Launch(argv=("true",), files={})
+
+Needs pytest and pytest-asyncio (auto mode). Nodes are really made: against a real account this costs money. After each
+test everything of its deployment is terminated, and what is left then fails the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from shunter_providers.contract import (
+    CONTRACT_VERSION,
+    Intent,
+    Launch,
+    NodeCondition,
+    NodeView,
+    Offer,
+    OfferQuery,
+    Provider,
+    ProviderError,
+)
+from shunter_schemas.ids import new_deployment_id, new_node_token
+
+_GONE_WITHIN_S = 30.0
+
+
+class ProviderConformance:
+    """Fixtures to give: `provider`, `launch`. Those below may be overridden."""
+
+    @pytest.fixture
+    def deployment(self) -> str:
+        """A deployment of this test's own."""
+        return new_deployment_id()
+
+    @pytest.fixture
+    def unknown_handle(self, deployment: str) -> str:
+        """A handle in the plugin's own form that was never given out."""
+        return new_node_token(deployment)
+
+    @pytest.fixture
+    async def offer(self, provider: Provider) -> Offer:
+        """What the test's nodes are made of."""
+        return (await provider.offers(OfferQuery()))[0]
+
+    @pytest.fixture
+    async def intent(self, deployment: str, offer: Offer, launch: Launch) -> Intent:
+        """One node."""
+        return make_intent(deployment, offer, launch)
+
+    @pytest.fixture(autouse=True)
+    async def _leave_nothing(self, provider: Provider, deployment: str) -> AsyncIterator[None]:
+        yield
+        await _terminate_all(provider, deployment)
+        await provider.close()
+
+    async def test_it_speaks_this_version_of_the_contract(self, provider: Provider) -> None:
+        assert isinstance(provider, Provider)
+        assert provider.capabilities.contract_version == CONTRACT_VERSION
+
+    async def test_it_names_the_account_of_its_credentials(self, provider: Provider) -> None:
+        first = await provider.whoami()
+        second = await provider.whoami()
+
+        assert first.account
+        assert first.account == second.account
+
+    async def test_its_offers_are_sane(self, provider: Provider) -> None:
+        offers = await provider.offers(OfferQuery())
+
+        assert offers
+        kinds = [(offer.instance_type, offer.region, offer.capacity) for offer in offers]
+        assert len(kinds) == len(set(kinds))
+        for offer in offers:
+            assert offer.gpus > 0 or offer.cpu_slots > 0
+            assert (offer.gpu_model is None) == (offer.gpus == 0)
+            assert (offer.price.usd_per_hour > 0) == provider.capabilities.bills
+            assert offer.price.billed == provider.capabilities.bills
+
+    async def test_creating_a_node_twice_makes_one(self, provider: Provider, deployment: str, intent: Intent) -> None:
+        first = await provider.create(intent)
+        second = await provider.create(intent)
+
+        assert first == second
+        assert [view.handle for view in await provider.list_owned(deployment)] == [first]
+
+    async def test_creating_a_node_twice_at_once_makes_one(
+        self, provider: Provider, deployment: str, intent: Intent
+    ) -> None:
+        if provider.capabilities.idempotency == "search_only":
+            pytest.skip("this cloud makes twins; the core finds and ends them")
+
+        handles = await asyncio.gather(provider.create(intent), provider.create(intent))
+
+        assert len(set(handles)) == 1
+        assert [view.handle for view in await provider.list_owned(deployment)] == [handles[0]]
+
+    async def test_a_created_node_is_found_by_its_token(
+        self, provider: Provider, deployment: str, intent: Intent
+    ) -> None:
+        handle = await provider.create(intent)
+
+        views = await provider.list_owned(deployment)
+
+        assert [(view.handle, view.token) for view in views] == [(handle, intent.token)]
+
+    async def test_a_created_node_comes_up(self, provider: Provider, intent: Intent) -> None:
+        handle = await provider.create(intent)
+
+        view = await _wait_for(provider, handle, NodeCondition.RUNNING, provider.capabilities.readiness_deadline_s)
+
+        assert view.handle == handle
+
+    async def test_nodes_of_another_deployment_are_not_listed(self, provider: Provider, intent: Intent) -> None:
+        await provider.create(intent)
+
+        assert await provider.list_owned(new_deployment_id()) == []
+
+    async def test_an_unknown_handle_is_gone(self, provider: Provider, unknown_handle: str) -> None:
+        view = await provider.get(unknown_handle)
+
+        assert view.condition is NodeCondition.GONE
+
+    async def test_a_terminated_node_is_gone_and_no_longer_listed(
+        self, provider: Provider, deployment: str, intent: Intent
+    ) -> None:
+        handle = await provider.create(intent)
+
+        await _until_terminated(provider, handle)
+
+        assert (await provider.get(handle)).condition is NodeCondition.GONE
+        assert await provider.list_owned(deployment) == []
+
+    async def test_terminating_twice_is_as_good_as_once(self, provider: Provider, intent: Intent) -> None:
+        handle = await provider.create(intent)
+        await _until_terminated(provider, handle)
+
+        assert await provider.terminate(handle) is True
+
+    async def test_terminating_an_unknown_handle_is_done_already(
+        self, provider: Provider, unknown_handle: str
+    ) -> None:
+        assert await provider.terminate(unknown_handle) is True
+
+    @pytest.mark.parametrize("handle", ["", "..", "../../etc", "a b", "\u00e9", "x" * 5000], ids=range(6))
+    async def test_only_the_contracts_error_escapes(self, provider: Provider, handle: str) -> None:
+        for call in (lambda: provider.get(handle), lambda: provider.terminate(handle)):
+            await _answers_or_refuses(call)
+
+
+def make_intent(deployment: str, offer: Offer, launch: Launch) -> Intent:
+    """An intent for one node with one rank."""
+    token = new_node_token(deployment)
+    return Intent(
+        token=token,
+        tags={"deployment": deployment, "job": "job_conformance"},
+        offer=offer,
+        launch=launch,
+        rank=0,
+        gang_size=1,
+        slots=1,
+        slot_indices=(0,),
+    )
+
+
+async def _answers_or_refuses(call: Callable[[], Awaitable[NodeView | bool]]) -> None:
+    try:
+        answer = await call()
+    except ProviderError:
+        return
+    assert answer is True or (isinstance(answer, NodeView) and answer.condition is NodeCondition.GONE)
+
+
+async def _wait_for(provider: Provider, handle: str, condition: NodeCondition, timeout_s: float) -> NodeView:
+    give_up_at = time.monotonic() + timeout_s
+    while (view := await provider.get(handle)).condition is not condition:
+        if time.monotonic() > give_up_at:
+            pytest.fail(f"{handle} is {view.condition} ({view.reason}), not {condition}, after {timeout_s:g} s")
+        await asyncio.sleep(0.02)
+    return view
+
+
+async def _until_terminated(provider: Provider, handle: str) -> None:
+    give_up_at = time.monotonic() + _GONE_WITHIN_S
+    while not await provider.terminate(handle):
+        if time.monotonic() > give_up_at:
+            pytest.fail(f"{handle} is not gone {_GONE_WITHIN_S:g} s after it was terminated")
+        await asyncio.sleep(0.02)
+
+
+async def _terminate_all(provider: Provider, deployment: str) -> None:
+    for view in await provider.list_owned(deployment):
+        await _until_terminated(provider, view.handle)
+    assert await provider.list_owned(deployment) == []

@@ -1,0 +1,101 @@
+"""Whether the gang goes onto an offer: how many nodes, and whether they are there now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shunter_providers.contract import Availability, Offer
+from shunter_schemas.job import JobSpec
+
+from shunter_planner.values import Candidate, Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the ranks lie on the nodes of one offer."""
+
+    num_nodes: int
+    ranks_per_node: int
+    slot_kind: str
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return self.num_nodes * self.ranks_per_node
+
+
+def fit(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
+    """The gang's shape on this offer, or why it does not go there (now)."""
+    offer = candidate.offer
+    shape = _shape(document, candidate)
+    if isinstance(shape, Rejection):
+        return shape
+    too_dear = _rate_above_limit(document, candidate, shape)
+    if too_dear is not None:
+        return too_dear
+    if candidate.shared_host:
+        return _on_shared_host(candidate, shape)
+    if offer.availability in (Availability.NONE, Availability.NO_QUOTA):
+        return _waiting(candidate, str(offer.availability), f"the provider says: {offer.availability}")
+    if offer.count is not None and offer.count < shape.num_nodes:
+        return _waiting(candidate, "none", f"{offer.count} nodes to be had, {shape.num_nodes} needed")
+    return shape
+
+
+def slots_of(offer: Offer, kind: str) -> int:
+    """Ranks that one node takes."""
+    return offer.gpus if kind == "gpu" else offer.cpu_slots
+
+
+def _shape(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
+    wanted = document.gang()
+    kind = "cpu" if document.resources.cpu_processes is not None else "gpu"
+    per_node, unit = slots_of(candidate.offer, kind), "CPU ranks" if kind == "cpu" else "GPUs"
+    if wanted.num_nodes is not None and wanted.ranks_per_node is not None:
+        shape = Shape(wanted.num_nodes, wanted.ranks_per_node, kind)
+    elif wanted.world_size <= per_node:
+        shape = Shape(1, wanted.world_size, kind)
+    elif wanted.world_size % per_node == 0:
+        shape = Shape(wanted.world_size // per_node, per_node, kind)
+    else:
+        detail = f"{wanted.world_size} {unit} do not divide over nodes of {per_node}"
+        return _never(candidate, "too_small", detail)
+    if shape.ranks_per_node > per_node:
+        return _never(candidate, "too_small", f"{shape.ranks_per_node} {unit} a node needed, a node has {per_node}")
+    if candidate.shared_host and shape.world_size > per_node:
+        return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
+    if _needs_rdma(document, shape) and candidate.offer.interconnect != "rdma":
+        return _never(candidate, "interconnect", f"nodes are joined by {candidate.offer.interconnect}, rdma needed")
+    return shape
+
+
+def _needs_rdma(document: JobSpec, shape: Shape) -> bool:
+    return document.resources.interconnect == "rdma" and shape.num_nodes > 1
+
+
+def _on_shared_host(candidate: Candidate, shape: Shape) -> Shape | Rejection:
+    per_node = slots_of(candidate.offer, shape.slot_kind)
+    free = per_node if candidate.offer.free is None else candidate.offer.free
+    if shape.world_size <= free:
+        return shape
+    unit = "CPU slots" if shape.slot_kind == "cpu" else "GPUs"
+    return _waiting(candidate, "slots_taken", f"{free} of {per_node} {unit} are free, {shape.world_size} needed")
+
+
+def _rate_above_limit(document: JobSpec, candidate: Candidate, shape: Shape) -> Rejection | None:
+    limit, rate = document.limits.max_usd_per_hour, shape.num_nodes * candidate.offer.price.usd_per_hour
+    if limit is None or rate <= limit:
+        return None
+    return _never(candidate, "price", f"{rate:.2f} USD an hour, at most {limit:.2f} allowed")
+
+
+def _never(candidate: Candidate, reason: str, detail: str) -> Rejection:
+    return Rejection(
+        candidate.instance, candidate.offer.instance_type, candidate.offer.region, reason, detail, final=True
+    )
+
+
+def _waiting(candidate: Candidate, reason: str, detail: str) -> Rejection:
+    return Rejection(
+        candidate.instance, candidate.offer.instance_type, candidate.offer.region, reason, detail, final=False
+    )

@@ -1,0 +1,138 @@
+"""What the planner takes and answers: frozen, comparable, and plain JSON through `as_json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from shunter_providers.contract import Availability, Offer, Price, Scope
+from shunter_schemas.states import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An offer of a configured provider instance."""
+
+    instance: str
+    offer: Offer
+    shared_host: bool = False
+    """Several jobs share its slots: a job takes as many as it has ranks, not the whole node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What an earlier attempt of this job found unusable, and how far that reaches."""
+
+    instance: str
+    scope: Scope
+    reason: Reason
+    detail: str
+    instance_type: str = ""
+    region: str = ""
+
+    def covers(self, candidate: Candidate) -> bool:
+        """Whether this candidate is within reach of the block."""
+        if candidate.instance != self.instance:
+            return False
+        if self.scope is Scope.OFFER:
+            return (candidate.offer.instance_type, candidate.offer.region) == (self.instance_type, self.region)
+        if self.scope in (Scope.ZONE, Scope.REGION):
+            return candidate.offer.region == self.region
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A configured instance whose offers could not be had now."""
+
+    instance: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of this job and of the instances beside the document and the offers."""
+
+    instances: Sequence[str] = ()
+    """Every configured instance."""
+    unavailable: Sequence[Unavailable] = ()
+    blocks: Sequence[Block] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What past jobs measured. Empty until there is something to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why one offer (or, with an empty `instance_type`, one whole instance) was not taken."""
+
+    instance: str
+    instance_type: str
+    region: str
+    reason: str
+    """A slug such as `gpu_model`, `too_small`, `slots_taken`, `blocked`."""
+    detail: str
+    final: bool
+    """True: waiting does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One way to run the job."""
+
+    instance: str
+    offer: Offer
+    num_nodes: int
+    ranks_per_node: int
+    world_size: int
+    slot_kind: str
+    """`gpu` or `cpu`."""
+    shared_host: bool
+    cpu_threads_per_rank: int
+    usd_per_hour: float
+    """Over all nodes."""
+    strategy: Mapping[str, Any]
+    micro_size: int | None = None
+    """Samples of one forward pass on one rank; None for scripts."""
+    accumulation: int | None = None
+    rejected: Sequence[Rejection] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the job cannot run, now or ever."""
+
+    reason: Reason
+    """How the job ends if it has to end for this."""
+    detail: str
+    final: bool
+    """False: wait, something is merely taken, blocked or out of reach."""
+    rejected: Sequence[Rejection] = ()
+
+
+def as_json(value: Plan | Refusal) -> dict[str, Any]:
+    """The value as JSON types; enumerations are strings already."""
+    return asdict(value)
+
+
+def plan_from_json(stored: Mapping[str, Any]) -> Plan:
+    """What `as_json` made of a plan; fields that a newer version added are skipped."""
+    known = {name: value for name, value in stored.items() if name in _names(Plan)}
+    rejected = tuple(Rejection(**entry) for entry in known.pop("rejected", ()))
+    return Plan(**{**known, "offer": offer_from_json(known["offer"]), "rejected": rejected})
+
+
+def offer_from_json(stored: Mapping[str, Any]) -> Offer:
+    """An offer that was stored with a plan or a ledger row."""
+    known = {name: value for name, value in stored.items() if name in _names(Offer)}
+    known["price"] = Price(**{name: value for name, value in known["price"].items() if name in _names(Price)})
+    known["availability"] = Availability(known.get("availability", Availability.UNKNOWN))
+    known["slot_indices"] = tuple(known.get("slot_indices", ()))
+    return Offer(**known)
+
+
+def _names(kind: type[Plan] | type[Offer] | type[Price]) -> frozenset[str]:
+    return frozenset(entry.name for entry in fields(kind))

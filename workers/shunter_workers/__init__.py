@@ -1,0 +1,1 @@
+"""Celery workers: they move jobs along, watch providers, and clean up."""
