@@ -1,0 +1,130 @@
+"""What every command has in common: its options for the service and the output, and how its errors are told."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shunter.errors import ApiError, InvalidDocument, ShunterError, in_words
+
+if TYPE_CHECKING:
+    from shunter.client import Client
+
+Url = Annotated[str | None, typer.Option("--url", help="Address of the service.", rich_help_panel="Service")]
+ApiKey = Annotated[str | None, typer.Option("--api-key", help="Key of the service.", rich_help_panel="Service")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel="Output")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell errors in full.", rich_help_panel="Output")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The common options of one command."""
+
+    url: str | None = None
+    api_key: str | None = None
+    as_json: bool = False
+    verbose: bool = False
+
+    def client(self) -> Client:
+        """A client for the service that the options, the environment or a data directory name."""
+        from shunter.client import Client
+
+        return Client(self.url, self.api_key)
+
+
+_COMMON: typing.Final = (
+    ("url", Url, None),
+    ("api_key", ApiKey, None),
+    ("as_json", AsJson, False),
+    ("verbose", Verbose, False),
+)
+
+
+def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """Register a function as a command. Its first parameter is the `Context`; it returns an exit code or None for 0.
+
+    The common options are added to its own, and a `ShunterError` becomes one line and an exit code.
+    """
+
+    def register(function: Callable[..., int | None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            context = Context(**{option: values.pop(option) for option, _, _ in _COMMON})
+            raise typer.Exit(_guarded(context, lambda: function(context, **values)))
+
+        hints = typing.get_type_hints(function, include_extras=True)
+        _, *own = inspect.signature(function).parameters.values()
+        parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [parameter.replace(kind=keyword) for parameter in parameters]
+        parameters += [
+            inspect.Parameter(option, keyword, default=default, annotation=kind) for option, kind, default in _COMMON
+        ]
+        # typer reads a command's options from its signature.
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return app.command(name, rich_help_panel=panel)(run)
+
+    return register
+
+
+def _guarded(context: Context, function: Callable[[], int | None]) -> int:
+    try:
+        return function() or 0
+    except ShunterError as error:
+        from shunter.cli import codes
+
+        tell(error, as_json=context.as_json, verbose=context.verbose)
+        return codes.of_error(error)
+
+
+def tell(error: ShunterError, *, as_json: bool = False, verbose: bool = False) -> None:
+    """Write an error to standard error: one line, or JSON; with `verbose` everything that is known about it."""
+    print(json.dumps(_as_data(error)) if as_json else one_line(error), file=sys.stderr)
+    if verbose and not as_json:
+        for line in _details(error):
+            print(f"  {line}", file=sys.stderr)
+
+
+def one_line(error: ShunterError) -> str:
+    """What is wrong, where, and the way out."""
+    message, faults = str(error), _faults(error)
+    if isinstance(error, ApiError) and faults:
+        message = in_words(faults[0])
+    if len(faults) > 1:
+        message += f" (and {len(faults) - 1} more: -v shows them)"
+    parts = [f"error: {message}", error.hint]
+    return " ".join(" - ".join(part for part in parts if part).split())
+
+
+def _faults(error: ShunterError) -> tuple[Any, ...]:
+    return error.faults if isinstance(error, ApiError | InvalidDocument) else ()
+
+
+def _details(error: ShunterError) -> list[str]:
+    lines = [in_words(fault) for fault in _faults(error)]
+    if isinstance(error, ApiError):
+        lines.append(f"answer: {error.status} {error.slug}: {error}")
+        lines += [f"request: {error.request_id}"] if error.request_id else []
+    cause = error.__cause__
+    while cause is not None:
+        lines.append(f"cause: {type(cause).__name__}: {cause}")
+        cause = cause.__cause__
+    return lines
+
+
+def _as_data(error: ShunterError) -> dict[str, Any]:
+    told: dict[str, Any] = {"error": type(error).__name__, "message": str(error), "hint": error.hint}
+    told["errors"] = [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(error)]
+    if isinstance(error, ApiError):
+        told |= {"status": error.status, "slug": error.slug, "request_id": error.request_id}
+    return told

@@ -1,0 +1,53 @@
+"""A job in full, as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shunter_schemas.api import Job, JobNode, JobPlan
+
+from shunter.cli.output import clock
+from shunter.display import duration, status_line
+
+
+def describe(job: Job) -> list[str]:
+    """The job by topics; topics that it does not have are left out."""
+    facts = [
+        ("name", job.name),
+        ("state", status_line(job)),
+        ("message", job.message or ""),
+        ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
+        ("created", clock(job.created_at)),
+        ("started", clock(job.started_at) if job.started_at else ""),
+        ("finished", clock(job.finished_at) if job.finished_at else ""),
+        ("plan", _plan(job.plan) if job.plan else ""),
+        ("starts", str(job.generation) if job.generation > 1 else ""),
+        ("cost", f"{job.cost.usd:.2f} USD, now {job.cost.usd_per_hour:.2f} USD/h" if job.cost.usd else ""),
+    ]
+    lines = [job.id]
+    for name, text in facts:
+        first, *rest = text.splitlines() or [""]
+        if text:
+            lines += [f"  {name:<9} {first}", *(f"  {'':<9} {line}" for line in rest)]
+    return [*lines, *_history(job), *_nodes(job)]
+
+
+def _plan(plan: JobPlan) -> str:
+    ranks = f"{plan.num_nodes} x {plan.ranks_per_node} ranks" if plan.num_nodes > 1 else f"{plan.ranks_per_node} ranks"
+    where = " ".join(part for part in (plan.provider, plan.instance_type, plan.region) if part)
+    return f"{plan.strategy} over {ranks} on {where}" + (f" ({plan.why})" if plan.why else "")
+
+
+def _history(job: Job) -> Iterator[str]:
+    for before, after in zip(job.transitions, [*job.transitions[1:], None], strict=True):
+        lasted = f"for {duration((after.at - before.at).total_seconds())}" if after else ""
+        yield f"  {clock(before.at)}  {before.to:<13}{before.reason or '':<20} {lasted}".rstrip()
+
+
+def _nodes(job: Job) -> Iterator[str]:
+    for node in job.nodes:
+        yield f"  node {node.rank}  {node.state:<10} {node.token}  {_where(node)}".rstrip()
+
+
+def _where(node: JobNode) -> str:
+    return " ".join(part for part in (node.provider, node.instance_type, node.hostname) if part)

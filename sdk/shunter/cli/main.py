@@ -1,0 +1,65 @@
+"""`shunter`: the commands, and what happens when the command line itself is wrong."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from shunter.cli import documents, jobs, outputs, roles
+from shunter.cli.codes import ExitCode
+
+app = typer.Typer(
+    name="shunter",
+    help="Train on many GPUs from one document.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import shunter
+
+        print(f"shunter {shunter.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train on many GPUs from one document: submit it, follow it, fetch what it made."""
+
+
+documents.register(app)
+jobs.register(app)
+outputs.register(app)
+roles.register(app)
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    try:
+        return app(prog_name="shunter", standalone_mode=False) or ExitCode.SUCCEEDED
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except TyperException as error:
+        return _tell_usage(error)
+
+
+def _tell_usage(error: TyperException) -> int:
+    context = getattr(error, "ctx", None)
+    message = getattr(error, "format_message", lambda: str(error))()
+    path = context.command_path if context else "shunter"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help() if context else message)
+        return ExitCode.USAGE
+    print(f"error: {' '.join(message.split())} - see {path} --help", file=sys.stderr)
+    return getattr(error, "exit_code", ExitCode.USAGE)

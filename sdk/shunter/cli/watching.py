@@ -1,0 +1,42 @@
+"""Following a job to its end on the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from shunter_schemas.states import State
+
+from shunter.cli import codes, output
+from shunter.display import make_display, summary
+
+if TYPE_CHECKING:
+    from shunter_schemas.api import Job
+
+    from shunter.client import Client
+
+
+def watch(client: Client, job_id: str, *, as_json: bool = False) -> int:
+    """Show the job until it has ended; the exit code says how. Ctrl-C leaves the job running and says how to go on."""
+    try:
+        with make_display(sys.stderr if as_json else sys.stdout) as display:
+            job = client.wait(job_id, progress=display.show, poll_s=0.5)
+    except KeyboardInterrupt:
+        output.say(f"\n{job_id} goes on. Follow it: shunter watch {job_id}   Stop it: shunter cancel {job_id}")
+        return codes.ExitCode.INTERRUPTED
+    if as_json:
+        output.print_json(job)
+    else:
+        print_end(job)
+    return codes.of_state(job.state)
+
+
+def print_end(job: Job) -> None:
+    """How it ended, why if it did not succeed, and where what it left is."""
+    print(f"{job.id}  {summary(job)}")
+    if job.state != State.SUCCEEDED and job.message:
+        output.say(job.message)
+    if job.state == State.FAILED:
+        output.say(f"its output: shunter logs {job.id} --tail 100")
+    elif job.state == State.SUCCEEDED:
+        output.say(f"what it made: shunter artifacts {job.id} --download DIR")

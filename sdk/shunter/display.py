@@ -1,0 +1,198 @@
+"""A job's progress for people: one status line that is drawn anew on a terminal, plain lines of news elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+from shunter_schemas.states import TERMINAL_STATES, State
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+    from shunter_schemas.api import Job
+
+_PLAIN_EVERY_S = 5.0
+
+
+class Display(Protocol):
+    """Something that shows a job while it is looked at; used as a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def show(self, job: Job) -> None:
+        """The job as it is now."""
+        ...
+
+
+def make_display(stream: TextIO | None = None) -> Display:
+    """What suits the stream (default: standard output): live on a terminal, plain lines otherwise."""
+    target: TextIO = sys.stdout if stream is None else stream
+    return LiveDisplay(target) if target.isatty() else PlainDisplay(target)
+
+
+def status_line(job: Job) -> str:
+    """State, step, figures and time left in one line; while the job waits, why."""
+    parts = [str(job.state)]
+    if job.progress and job.state not in (State.QUEUED, State.PROVISIONING):
+        parts += [steps(job), *figures(job)]
+    if job.waiting and job.state in (State.QUEUED, State.PROVISIONING, State.RECOVERING):
+        parts.append(waiting_words(job))
+    if job.reason and job.state in (State.STOPPING, *TERMINAL_STATES):
+        parts.append(job.reason)
+    if job.health != "ok" and job.state not in TERMINAL_STATES:
+        parts.append("its nodes do not report")
+    return "  ".join(part for part in parts if part)
+
+
+def steps(job: Job) -> str:
+    """`step 120/300`."""
+    if job.progress is None:
+        return ""
+    total = f"/{job.progress.total_steps}" if job.progress.total_steps else ""
+    return f"step {job.progress.step}{total}"
+
+
+def figures(job: Job) -> list[str]:
+    """The newest losses, the speed, and the time left while it runs."""
+    progress = job.progress
+    if progress is None:
+        return []
+    loss = progress.loss if progress.loss is not None else progress.values.get("loss")
+    found = [("loss", loss), ("val_loss", progress.values.get("val_loss"))]
+    words = [f"{name} {value:.4g}" for name, value in found if value is not None]
+    if job.state == State.RUNNING:
+        if progress.tokens_per_s is not None:
+            words.append(f"{_count(progress.tokens_per_s)} tokens/s")
+        if progress.eta_s is not None:
+            words.append(f"eta {duration(progress.eta_s)}")
+    return words
+
+
+def waiting_words(job: Job) -> str:
+    """Why the job has no nodes yet."""
+    waiting = job.waiting
+    if waiting is None:
+        return ""
+    place = f" (place {waiting.position} in the queue)" if waiting.position else ""
+    return f"waiting: {waiting.detail or waiting.reason}{place}"
+
+
+def summary(job: Job) -> str:
+    """How an ended job ended, in one line."""
+    begun = job.started_at or job.created_at
+    took = f" after {duration((job.finished_at - begun).total_seconds())}" if job.finished_at else ""
+    figures_ = [steps(job), *figures(job)]
+    why = [job.reason or ""] if job.state != State.SUCCEEDED else []
+    return "  ".join(part for part in (f"{job.state}{took}", *why, *figures_) if part)
+
+
+def duration(seconds: float) -> str:
+    """`4:07`, or `1:02:03`."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+class PlainDisplay:
+    """A line for each change of state or of the reason to wait, and every few seconds while the training moves."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last_line = ""
+        self._last_news: tuple[str, str] = ("", "")
+        self._last_at_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stream.flush()
+
+    def show(self, job: Job) -> None:
+        """Print a line if there is news."""
+        news = (str(job.state), waiting_words(job))
+        due = time.monotonic() - self._last_at_s >= _PLAIN_EVERY_S
+        line = status_line(job)
+        if line == self._last_line or not (due or news != self._last_news):
+            return
+        self._last_line, self._last_news, self._last_at_s = line, news, time.monotonic()
+        print(f"{job.id}  {line}", file=self._stream, flush=True)
+
+
+class LiveDisplay:
+    """Two lines that stay in place: name, state and clock; a bar with the figures."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live: Live = Live(console=Console(file=stream), refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, job: Job) -> None:
+        """Draw the job anew."""
+        self._live.update(_drawn(job))
+
+
+_COLOURS: Mapping[State, str] = {
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.CANCELLED: "yellow",
+    State.RUNNING: "cyan",
+    State.RECOVERING: "yellow",
+}
+
+
+def _drawn(job: Job) -> RenderableType:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    clock = duration(((job.finished_at or datetime.now(UTC)) - job.created_at).total_seconds())
+    head = Text.assemble(
+        (job.name, "bold"),
+        "  ",
+        (job.id, "dim"),
+        "  ",
+        (str(job.state), _COLOURS.get(job.state, "")),
+        "  ",
+        (clock, "dim"),
+    )
+    second = Table.grid(padding=(0, 2, 0, 0))
+    cells: list[RenderableType] = []
+    if job.progress and job.progress.total_steps:
+        cells.append(ProgressBar(total=job.progress.total_steps, completed=job.progress.step, width=30))
+    words = "  ".join((steps(job), *figures(job))) if job.progress else ""
+    notes = status_line(job).removeprefix(str(job.state)).strip() if not words else ""
+    cells.append(Text(words or notes or "…"))
+    if words and job.waiting and job.state not in TERMINAL_STATES:
+        cells.append(Text(waiting_words(job), style="yellow"))
+    second.add_row(*cells)
+    return Group(head, second)
+
+
+def _count(value: float) -> str:
+    for bound, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= bound:
+            return f"{value / bound:.3g}{unit}"
+    return f"{value:.3g}"

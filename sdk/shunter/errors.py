@@ -1,0 +1,163 @@
+"""What the SDK raises, as one tree. Catch `ShunterError` for all of it.
+
+ShunterError
+├── NotConfigured         no service address or no key was found
+├── Unreachable           the service did not answer, after every retry
+├── WaitTimeout           the job did not end in the time that the caller gave
+├── BundleRefused         a folder cannot be sent as it stands
+├── DownloadCorrupt       the bytes that arrived are not the bytes that were stored
+├── InvalidDocument       the job document is wrong; `faults` says where
+└── ApiError              the service answered with a problem document
+    ├── BadRequest        400: not parseable
+    ├── Unauthorized      401: no key, or one that the service does not know
+    ├── Forbidden         403: the key lacks a scope
+    ├── NotFound          404: no such thing, or another project's
+    ├── Conflict          409: the state does not allow it
+    ├── RevisionMismatch  412, 428: somebody changed it in between
+    ├── TooLarge          413: over a size limit
+    ├── DocumentRefused   422: also an `InvalidDocument`
+    ├── RateLimited       429: `retry_after_s` says when to come again
+    └── ServerError       5xx
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shunter_schemas.faults import Fault
+
+
+class ShunterError(Exception):
+    """Anything that the SDK raises on purpose. `str()` is one sentence for a person; `hint` is the way out."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class NotConfigured(ShunterError):
+    """No service address or no key was found."""
+
+
+class Unreachable(ShunterError):
+    """The service did not answer, after every retry. Nothing is known about whether it did what was asked."""
+
+
+class WaitTimeout(ShunterError):
+    """The job did not end in the time that the caller gave; it goes on."""
+
+
+class BundleRefused(ShunterError):
+    """A folder cannot be sent as it stands."""
+
+
+class DownloadCorrupt(ShunterError):
+    """The bytes that arrived are not the bytes that were stored; nothing was written in their place."""
+
+
+class InvalidDocument(ShunterError):
+    """The job document is wrong. `faults` holds every fault that was found, the first one also in the message."""
+
+    def __init__(self, message: str, faults: Sequence[Fault] = (), *, hint: str = "") -> None:
+        ShunterError.__init__(self, message, hint=hint)
+        self.faults = tuple(faults)
+
+
+class ApiError(ShunterError):
+    """The service answered with a problem document (RFC 9457), kept whole in `problem`."""
+
+    def __init__(
+        self, status: int, slug: str, problem: Mapping[str, Any], *, retry_after_s: float | None = None
+    ) -> None:
+        ShunterError.__init__(self, _sentence(status, problem))
+        self.status = status
+        self.slug = slug
+        self.problem = dict(problem)
+        self.faults = _faults(problem)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def request_id(self) -> str | None:
+        """What to quote to the operator."""
+        value = self.problem.get("request_id")
+        return value if isinstance(value, str) else None
+
+
+class BadRequest(ApiError):
+    """400: the request is not parseable."""
+
+
+class Unauthorized(ApiError):
+    """401: no key, or one that the service does not know."""
+
+
+class Forbidden(ApiError):
+    """403: the key lacks a scope."""
+
+
+class NotFound(ApiError):
+    """404: no such thing, or one of another project."""
+
+
+class Conflict(ApiError):
+    """409: the state of the thing does not allow it."""
+
+
+class RevisionMismatch(ApiError):
+    """412 or 428: somebody changed it in between, or the request did not say which revision it means."""
+
+
+class TooLarge(ApiError):
+    """413: over a size limit."""
+
+
+class DocumentRefused(ApiError, InvalidDocument):
+    """422: the service refuses the document; `faults` says where."""
+
+
+class RateLimited(ApiError):
+    """429: `retry_after_s` says when to come again."""
+
+
+class ServerError(ApiError):
+    """5xx: the service failed; `request_id` finds it in the operator's log."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    412: RevisionMismatch,
+    413: TooLarge,
+    422: DocumentRefused,
+    428: RevisionMismatch,
+    429: RateLimited,
+}
+
+
+def api_error(status: int, problem: Mapping[str, Any], *, retry_after_s: float | None = None) -> ApiError:
+    """The exception for an answer of the service with this status and body."""
+    kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    slug = str(problem.get("type", "")).rstrip("/").rpartition("/")[2].rpartition(":")[2] or f"http_{status}"
+    return kind(status, slug, problem, retry_after_s=retry_after_s)
+
+
+def in_words(fault: Fault) -> str:
+    """A fault as one line: where, then what."""
+    return f"{fault.pointer}: {fault.detail}" if fault.pointer else fault.detail
+
+
+def _sentence(status: int, problem: Mapping[str, Any]) -> str:
+    text = problem.get("detail") or problem.get("title")
+    return str(text) if text else f"the service answered {status}"
+
+
+def _faults(problem: Mapping[str, Any]) -> tuple[Fault, ...]:
+    entries = problem.get("errors")
+    if not isinstance(entries, list):
+        return ()
+    found = [entry for entry in entries if isinstance(entry, dict)]
+    return tuple(Fault(str(entry.get("pointer", "")), str(entry.get("detail", ""))) for entry in found)
