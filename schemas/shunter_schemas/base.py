@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
@@ -48,19 +48,47 @@ AutoOrPositive = Annotated[
     BY_SHAPE,
 ]
 
+PATTERN_WORDS: Final[dict[str, str]] = {}
+"""What a pattern means, for people; filled by `text_like`."""
+
+
+def text_like(pattern: str, words: str, *, max_length: int | None = None) -> StringConstraints:
+    """A text that matches `pattern`; `words` go on from "this …" when it does not."""
+    PATTERN_WORDS[pattern] = words
+    return StringConstraints(pattern=pattern, max_length=max_length)
+
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_DOTTED = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
+
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
-Path = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-"""A path relative to the source, or `input:NAME[/path]`."""
-Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$")]
-"""A label for people; ASCII, since it also becomes a tag at providers."""
-SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
-VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Target = Annotated[
+Path = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$",
-        max_length=512,
+    text_like(
+        r"^([^/\x00-\x1f\\][^\x00-\x1f\\]*)$",
+        "must be a relative path, or `input:NAME[/path]`",
+        max_length=1024,
     ),
 ]
+"""A path relative to the source, or `input:NAME[/path]`."""
+Slug = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+        "must be 1 to 63 letters, digits and `._-`, with a letter or digit at both ends",
+    ),
+]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$",
+        "must be 1 to 63 letters, digits, spaces and `._-`, with a letter or digit at both ends",
+    ),
+]
+"""A label for people; ASCII, since it also becomes a tag at providers."""
+SecretName = Annotated[
+    str, text_like(r"^[A-Z][A-Z0-9_]{0,62}$", "must be the name of a stored secret, such as HF_TOKEN")
+]
+VariableName = Annotated[str, text_like(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$", "must be a name of letters, digits and `_`")]
+Target = Annotated[str, text_like(rf"^{_DOTTED}:{_DOTTED}$", "must be `package.module:name`", max_length=512)]
 """`package.module:name` in the source or in an installed package; imported on the node only."""

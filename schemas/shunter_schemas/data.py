@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, JsonValue, StringConstraints, Tag
+from pydantic import BaseModel, Discriminator, Field, JsonValue, Tag
 
-from shunter_schemas.base import Count, CountOrZero, OpenFraction, Part, Path, Target, Text, VariableName
+from shunter_schemas.base import Count, CountOrZero, OpenFraction, Part, Path, Target, Text, VariableName, text_like
 
-Tokenizer = Annotated[str, StringConstraints(pattern=r"^(bytes|model|input:.{1,1000})$")]
+Tokenizer = Annotated[
+    str, text_like(r"^(bytes|model|input:.{1,1000})$", "must be `bytes`, `model` or `input:NAME[/path]`")
+]
 
 
 class ValidationSplit(Part):

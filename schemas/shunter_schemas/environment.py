@@ -6,10 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Part, Path, SecretName, VariableName
+from shunter_schemas.base import Part, Path, SecretName, VariableName, text_like
 
-Requirement = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][^\n\r\x00]{0,511}$")]
-Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,4}){0,2}$")]
+Requirement = Annotated[
+    str, text_like(r"^[A-Za-z0-9][^\n\r\x00]{0,511}$", "must be one line that names a package, without options")
+]
+Version = Annotated[str, text_like(r"^[0-9]{1,3}(\.[0-9]{1,4}){0,2}$", "must be a version such as 3.11")]
+ImageName = Annotated[str, text_like(r"^[a-z0-9][A-Za-z0-9._/:@-]{0,510}$", "must be the name of a container image")]
 
 
 class Registry(Part):
@@ -21,7 +24,7 @@ class Registry(Part):
 class Environment(Part):
     """Prepared on every node before the ranks start."""
 
-    image: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]{0,510}$")] | None = Field(
+    image: ImageName | None = Field(
         default=None,
         description="A container image. Null: the provider's own machine image.",
         examples=["ghcr.io/acme/train:1"],

@@ -6,15 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shunter_schemas.base import Part, SecretName
+from shunter_schemas.base import Part, SecretName, text_like
 
-InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+InputName = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", "must be 1 to 63 letters, digits, `_` and `-`, and begin with a letter"
+    ),
+]
 
 
 class Input(Part):
     """One input. Its digests are fixed at the first attempt, so that later attempts read the same bytes."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+    model_config = ConfigDict(serialize_by_alias=True)
 
     from_: Annotated[str, StringConstraints(min_length=1, max_length=2048)] = Field(
         alias="from",

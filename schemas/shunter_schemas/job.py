@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Name, NotNegative, Part
+from shunter_schemas.base import Name, NotNegative, Part, text_like
 from shunter_schemas.environment import Environment
 from shunter_schemas.inputs import Input, InputName
 from shunter_schemas.limits import Limits, Recovery
@@ -22,7 +22,9 @@ from shunter_schemas.training import TrainingWorkload
 
 Workload = Annotated[TrainingWorkload | ScriptWorkload, Field(discriminator="kind")]
 Priority = Literal["low", "normal", "high"]
-LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+LabelName = Annotated[
+    str, text_like(r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$", "must be 1 to 63 letters, digits and `._/-`")
+]
 LabelValue = Annotated[str, StringConstraints(max_length=128)]
 Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=32)]
 

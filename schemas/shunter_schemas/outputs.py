@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from shunter_schemas.base import Part, SecretName, Text
+from shunter_schemas.base import Part, SecretName, Text, text_like
+
+StoreUri = Annotated[
+    str, text_like(r"^(s3|gs|az)://[^\s\x00-\x1f]+$", "must begin with s3://, gs:// or az://", max_length=2048)
+]
 
 
 class Outputs(Part):
     """Where checkpoints and artifacts go."""
 
-    uri: Annotated[str, StringConstraints(pattern=r"^(s3|gs|az)://[^\s\x00-\x1f]+$", max_length=2048)] | None = Field(
+    uri: StoreUri | None = Field(
         default=None,
         description="A prefix; the job's id is appended. Null: the service's own artifact store.",
         examples=["s3://acme/runs"],

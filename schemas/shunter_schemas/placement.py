@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue
 
-from shunter_schemas.base import Part, Slug
+from shunter_schemas.base import Part, Slug, text_like
 
-Jurisdiction = Annotated[str, StringConstraints(pattern=r"^(EU|EEA|[A-Z]{2})$")]
-Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,126}$")]
+Jurisdiction = Annotated[str, text_like(r"^(EEA|[A-Z]{2})$", "must be EU, EEA or an ISO country code of two capitals")]
+Region = Annotated[str, text_like(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,126}$", "must be the name of a region")]
 
 
 class Placement(Part):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, StringConstraints, Tag
+from pydantic import Field, Tag
 
-from shunter_schemas.base import BY_SHAPE, AutoOrPositive, Part, Positive
+from shunter_schemas.base import BY_SHAPE, AutoOrPositive, Part, Positive, text_like
 
 Gpus = Annotated[int, Field(ge=1, le=65_536)]
-GpuModel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$")]
+GpuModel = Annotated[str, text_like(r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$", "must be the name of a GPU model")]
 
 
 class GpuRange(Part):

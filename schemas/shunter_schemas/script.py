@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Count, Part, Positive
+from shunter_schemas.base import Count, Part, Positive, text_like
 
 Argument = Annotated[str, StringConstraints(max_length=32_768)]
 
@@ -25,10 +25,10 @@ SUBSTITUTIONS: tuple[str, ...] = (
 class ScriptCheckpoint(Part):
     """How the program's own checkpoints are recognised. They lie in `${checkpoint_dir}`."""
 
-    pattern: Annotated[str, StringConstraints(pattern=r"^[^/\x00]{1,255}$")] = Field(
+    pattern: Annotated[str, text_like(r"^[^/\x00]{1,255}$", "must be the name of a folder, without `/`")] = Field(
         default="checkpoint-*", description="Name of a checkpoint folder.", examples=["checkpoint-*"]
     )
-    complete_file: Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]{0,511}$")] = Field(
+    complete_file: Annotated[str, text_like(r"^[^/\x00][^\x00]{0,511}$", "must be a relative path")] = Field(
         description="A file in the folder that is written last.", examples=["trainer_state.json"]
     )
     keep: Count = Field(default=2, description="How many of the newest are kept.", examples=[2])

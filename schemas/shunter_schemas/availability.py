@@ -1,0 +1,118 @@
+"""What the document can say and this release cannot do yet. Whoever makes one of these work deletes its row.
+
+The document is version 1 as a whole from the first release on, so that clients' documents stay as they are; what cannot
+run yet is refused at once instead of being ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from shunter_schemas.faults import Fault, pointer
+from shunter_schemas.job import JobSpec
+
+Test = Callable[[Any], bool]
+
+
+def _given(value: Any) -> bool:
+    return bool(value)
+
+
+def _one_of(*refused: str) -> Test:
+    return lambda value: value in refused
+
+
+def _begins_with(*prefixes: str) -> Test:
+    return lambda value: isinstance(value, str) and value.startswith(prefixes)
+
+
+def _contains(part: str) -> Test:
+    return lambda value: isinstance(value, str) and part in value
+
+
+class Row(NamedTuple):
+    """`path` (`*`: every member) is refused where `test` holds, with this way out."""
+
+    path: str
+    test: Test
+    instead: str
+    workload: str | None = None
+    """Only for workloads of this kind."""
+
+
+_DATA: Final = _one_of("chat", "parquet", "image_folder", "webdataset", "huggingface")
+_DATA_INSTEAD: Final = "this kind of data; use sample, text, jsonl, python or synthetic"
+_SECRETS: Final = "stored secrets; leave it out"
+_CONFIGS: Final = "writing this file; put one into the source and name it"
+
+# fmt: off
+ROWS: Final[tuple[Row, ...]] = (
+    Row("strategy.kind", _one_of("auto"), "the planner's own choice; name one: ddp", "training"),
+    Row("strategy.kind", _one_of("fsdp", "hsdp", "deepspeed"), "this strategy; use ddp", "training"),
+    Row("strategy.kind", _one_of("ddp", "fsdp", "hsdp", "deepspeed"), "strategies for scripts; use own", "script"),
+    Row("strategy.deepspeed_file", _given, "the check of a DeepSpeed file; leave it out, the program reads it itself"),
+    Row("resources.gpus.min", _given, "a range of GPUs; give a number"),
+    Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
+    Row("limits.max_gpu_idle_s", _given, "watching for idle GPUs; leave it out"),
+    Row("keep_alive_s", _given, "keeping nodes for a next job; leave it out"),
+    Row("placement.options", _given, "options for provider instances; leave them out"),
+    Row("source.secret", _given, _SECRETS),
+    Row("inputs.*.from", _begins_with("s3://", "gs://", "az://", "https://", "hf://"),
+        "inputs from this place; give a folder and submit with the CLI, or upload a bundle"),
+    Row("inputs.*.mode", _one_of("stream"), "reading inputs while training; use copy"),
+    Row("inputs.*.secret", _given, _SECRETS),
+    Row("workload.model.kind", _one_of("huggingface"), "this kind of model; use transformer or python"),
+    Row("workload.adapter", _given, "adapters; leave it out to train all weights"),
+    Row("workload.data.kind", _DATA, _DATA_INSTEAD),
+    Row("workload.data.validation.kind", _DATA, _DATA_INSTEAD),
+    Row("workload.data.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
+    Row("workload.data.validation.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
+    Row("workload.metrics", _given, "further metrics; leave them out, val_loss is always there"),
+    Row("workload.precision", _one_of("fp16"), "fp16; use bf16 or fp32"),
+    Row("workload.precision.parameters", _one_of("bf16", "fp16"), "parameters in this type; use fp32"),
+    Row("workload.precision.compute", _one_of("fp16"), "computing in this type; use bf16 or fp32"),
+    Row("workload.precision.reduce", _one_of("bf16", "fp16"), "reducing in this type; use fp32"),
+    Row("workload.activation_checkpointing", _one_of("selective"), "choosing among activations; use full or none"),
+    Row("workload.export.weights", _one_of("adapter", "merged"), "exporting this; use full"),
+    Row("workload.arguments.*", _contains("${deepspeed_config}"), _CONFIGS),
+    Row("workload.arguments.*", _contains("${accelerate_config}"), _CONFIGS),
+    Row("workload.resume_arguments.*", _contains("${deepspeed_config}"), _CONFIGS),
+    Row("workload.resume_arguments.*", _contains("${accelerate_config}"), _CONFIGS),
+    Row("environment.variables.*", _contains("${deepspeed_config}"), _CONFIGS),
+    Row("environment.variables.*", _contains("${accelerate_config}"), _CONFIGS),
+    Row("environment.image", _given, "container images; leave it out"),
+    Row("environment.registry", _given, "container images; leave it out"),
+    Row("environment.python", _given, "choosing the Python version; leave it out to take the node's own"),
+    Row("environment.torch", _given, "choosing the torch version; leave it out to take the node's own"),
+    Row("environment.secrets", _given, _SECRETS),
+    Row("outputs.uri", _given, "a store of one's own; leave it out, the service keeps the files"),
+    Row("outputs.secret", _given, _SECRETS),
+    Row("tracking", _given, "experiment trackers; leave them out"),
+)
+# fmt: on
+
+
+def availability_faults(job: JobSpec) -> Iterator[Fault]:
+    """Everything in the document that this release cannot do yet."""
+    for row in ROWS:
+        if row.workload not in (None, job.workload.kind):
+            continue
+        for path, value in _find(job, row.path.split("."), ()):
+            if row.test(value):
+                yield Fault(pointer(path), f"not available yet: {row.instead}")
+
+
+def _find(value: Any, steps: list[str], path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if not steps:
+        yield path, value
+    elif steps[0] != "*":
+        member = getattr(value, "from_" if steps[0] == "from" else steps[0], None)
+        if member is not None:
+            yield from _find(member, steps[1:], (*path, steps[0]))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _find(item, steps[1:], (*path, key))
+    else:
+        for index, item in enumerate(value):
+            yield from _find(item, steps[1:], (*path, index))

@@ -1,0 +1,41 @@
+"""What follows from the batch sizes and the duration of a training."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from shunter_schemas.training import TrainingWorkload
+
+
+class BatchPlan(NamedTuple):
+    """How one optimizer step is cut: `micro_size * accumulation * world_size` is the global size."""
+
+    micro_size: int
+    accumulation: int
+    world_size: int
+
+
+def batch_plan(workload: TrainingWorkload, world_size: int) -> BatchPlan:
+    """The batch plan on this number of ranks; a micro-batch of `auto` is all that a rank has to do in one step.
+
+    Raises:
+        ValueError: the sizes do not divide; `shunter_schemas.checks` refuses such documents with pointers.
+    """
+    per_rank, rest = divmod(workload.batch.global_size, world_size)
+    micro_size = per_rank if workload.batch.micro_size == "auto" else workload.batch.micro_size
+    if rest or not per_rank or per_rank % micro_size:
+        raise ValueError(f"{workload.batch} does not divide over {world_size} ranks")
+    return BatchPlan(micro_size, per_rank // micro_size, world_size)
+
+
+def total_steps(workload: TrainingWorkload, samples: int | None = None) -> int | None:
+    """Optimizer steps of the whole training, or None where it counts epochs and `samples` of one epoch is not known."""
+    duration, global_size = workload.duration, workload.batch.global_size
+    if duration.steps is not None:
+        return duration.steps
+    if duration.tokens is not None and workload.sequence_length is not None:
+        return math.ceil(duration.tokens / (global_size * workload.sequence_length))
+    if duration.epochs is not None and samples is not None:
+        return max(1, math.ceil(duration.epochs * samples / global_size))
+    return None

@@ -1,0 +1,89 @@
+"""A `script` against itself, and the names in `${…}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from shunter_schemas.faults import Fault, pointer
+from shunter_schemas.job import JobSpec
+from shunter_schemas.nearest import did_you_mean
+from shunter_schemas.script import SUBSTITUTIONS, ScriptWorkload
+
+_SUBSTITUTION = re.compile(r"\$\{([^{}]*)(\}?)")
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def _program(job: JobSpec) -> Iterator[Fault]:
+    script = job.workload
+    if not isinstance(script, ScriptWorkload):
+        return
+    if (script.entrypoint is None) == (script.command is None):
+        found = "neither is given" if script.command is None else "both are given"
+        yield Fault("/workload", f"needs exactly one of `entrypoint` and `command`; {found}")
+    if script.command is not None and script.module:
+        yield Fault("/workload/module", "`module` is about `entrypoint`, and `command` is given; leave one of them out")
+    if script.command is not None and script.launcher in {"torchrun", "accelerate"}:
+        detail = (
+            f"`{script.launcher}` starts Python files, and `command` is given; use `plain`, `torch` or `entrypoint`"
+        )
+        yield Fault("/workload/launcher", detail)
+    if script.entrypoint is not None:
+        yield from _entrypoint(job, script.entrypoint, is_module=script.module)
+
+
+def _entrypoint(job: JobSpec, entrypoint: str, *, is_module: bool) -> Iterator[Fault]:
+    place = "/workload/entrypoint"
+    if is_module:
+        if not _MODULE.fullmatch(entrypoint):
+            yield Fault(place, "must be a module name such as `package.train`, since `module` is true")
+    elif job.source is None:
+        yield Fault(place, "a script needs `source`, where this file is; add it")
+
+
+def _resumption(job: JobSpec) -> Iterator[Fault]:
+    script = job.workload
+    if not isinstance(script, ScriptWorkload):
+        return
+    if script.resume_arguments and script.checkpoint is None:
+        detail = "needs `workload.checkpoint`, which says how checkpoints are recognised; add it"
+        yield Fault("/workload/resume_arguments", detail)
+    changes_size = job.recovery.min_gpus is not None
+    if changes_size and (script.checkpoint is None or script.checkpoint.world_size == "fixed"):
+        detail = "a script that goes on with fewer ranks needs `workload.checkpoint.world_size`: `any`"
+        yield Fault("/recovery/min_gpus", detail)
+
+
+def _substitutions(job: JobSpec) -> Iterator[Fault]:
+    texts: list[tuple[tuple[str | int, ...], str]] = [
+        (("environment", "variables", name), value) for name, value in job.environment.variables.items()
+    ]
+    if isinstance(job.workload, ScriptWorkload):
+        for field in ("arguments", "resume_arguments"):
+            for index, argument in enumerate(getattr(job.workload, field)):
+                texts.append((("workload", field, index), argument))
+    for path, text in texts:
+        for match in _SUBSTITUTION.finditer(text):
+            detail = _substitution(
+                job, match.group(1), closed=bool(match.group(2)), resuming="resume_arguments" in path
+            )
+            if detail:
+                yield Fault(pointer(path), detail)
+
+
+def _substitution(job: JobSpec, name: str, *, closed: bool, resuming: bool) -> str | None:
+    if not closed:
+        return "`${` without `}`"
+    if name.startswith("inputs."):
+        wanted = name.removeprefix("inputs.")
+        if wanted not in job.inputs:
+            return f"there is no input of this name in `inputs`{did_you_mean(wanted, job.inputs)}"
+    elif name not in SUBSTITUTIONS:
+        known = ", ".join(f"${{{each}}}" for each in ("inputs.NAME", *SUBSTITUTIONS))
+        return f"unknown substitution; known: {known}{did_you_mean(name, SUBSTITUTIONS)}"
+    elif name == "latest_checkpoint" and not resuming:
+        return "`${latest_checkpoint}` stands in `workload.resume_arguments` only: at the first start there is none"
+    return None
+
+
+CHECKS = (_program, _resumption, _substitutions)
