@@ -48,7 +48,7 @@ _CONFIGS: Final = "writing this file; put one into the source and name it"
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
-    Row("strategy.kind", _one_of("auto"), "the planner's own choice; name one: ddp", "training"),
+    Row("strategy.kind", _one_of("auto"), 'strategy `auto`; give {"kind": "ddp"}', "training"),
     Row("strategy.kind", _one_of("fsdp", "hsdp", "deepspeed"), "this strategy; use ddp", "training"),
     Row("strategy.kind", _one_of("ddp", "fsdp", "hsdp", "deepspeed"), "strategies for scripts; use own", "script"),
     Row("strategy.deepspeed_file", _given, "the check of a DeepSpeed file; leave it out, the program reads it itself"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+MAX_FAULTS: Final = 100
+"""As many faults as one refusal lists; a document of a megabyte could have a hundred thousand."""
 
 
 class Fault(NamedTuple):

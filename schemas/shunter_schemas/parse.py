@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import ValidationError
 
 from shunter_schemas.availability import availability_faults
 from shunter_schemas.checks import cross_field_faults
-from shunter_schemas.faults import DocumentError, Fault, nearest_existing
+from shunter_schemas.faults import MAX_FAULTS, DocumentError, Fault, nearest_existing
 from shunter_schemas.job import JobSpec
 from shunter_schemas.posted import posted_faults
 from shunter_schemas.reading import MAX_DOCUMENT_BYTES, read_json
 from shunter_schemas.wording import faults_of
 
 __all__ = ["MAX_DOCUMENT_BYTES", "DocumentError", "Fault", "parse_job", "parse_posted_job"]
-
-_MAX_FAULTS = 100
 
 
 def parse_job(body: bytes) -> JobSpec:
@@ -47,11 +46,11 @@ def _parsed(body: bytes) -> tuple[JobSpec, Any]:
     except ValidationError as error:
         _refuse(faults_of(error, JobSpec, document), document)
         raise  # not reached: every validation error has a fault
-    _refuse([*cross_field_faults(job), *availability_faults(job)], document)
+    _refuse(chain(cross_field_faults(job), availability_faults(job)), document)
     return job, document
 
 
 def _refuse(faults: Iterable[Fault], document: Any) -> None:
-    placed = [Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in faults]
+    placed = [Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in islice(faults, MAX_FAULTS)]
     if placed:
-        raise DocumentError(dict.fromkeys(placed[:_MAX_FAULTS]))
+        raise DocumentError(dict.fromkeys(placed))

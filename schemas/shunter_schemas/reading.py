@@ -9,21 +9,22 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
+from math import isinf
 from typing import Any, Final
 
-from shunter_schemas.faults import DocumentError, Fault, pointer
+from shunter_schemas.faults import MAX_FAULTS, DocumentError, Fault, pointer
 
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 64
 _MAX_INTEGER_DIGITS: Final = 19
-_MAX_FAULTS: Final = 100
 
 _OUTSIDE_STRINGS = re.compile(rb'[\[{\]}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _UNUSABLE_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 class _Repeated(dict[str, Any]):
-    """An object in which these keys stood more than once."""
+    """An object in which some keys stood more than once."""
 
     keys_twice: tuple[str, ...] = ()
 
@@ -44,20 +45,22 @@ def read_json(body: bytes) -> Any:
     """
     text = _text(body)
     _check_depth(body)
+    hooks = _Hooks()
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_object,
+            object_pairs_hook=hooks.take_object,
             parse_constant=_refuse_constant,
-            parse_int=_integer,
-            parse_float=_real,
+            parse_int=hooks.take_integer,
+            parse_float=hooks.take_real,
         )
     except json.JSONDecodeError as error:
-        detail = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        detail = f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}"
         raise DocumentError([Fault("", detail)], parseable=False) from None
-    faults = [fault for fault, _ in zip(_unusable(value, ()), range(_MAX_FAULTS), strict=False)]
-    if faults:
-        raise DocumentError(faults)
+    if hooks.found_any or "\\u" in text:  # NUL and surrogates can only stand in JSON as escapes
+        faults = list(islice(_unusable(value, ()), MAX_FAULTS))
+        if faults:
+            raise DocumentError(faults)
     return value
 
 
@@ -82,28 +85,37 @@ def _check_depth(body: bytes) -> None:
             depth -= 1
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) == len(pairs):
-        return members
-    repeated = _Repeated(members)
-    repeated.keys_twice = tuple(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-    return repeated
-
-
 def _refuse_constant(name: str) -> Any:
     raise DocumentError([Fault("", f"not JSON: {name} is no JSON number")], parseable=False)
 
 
-def _integer(digits: str) -> int | _BadNumber:
-    if len(digits) > _MAX_INTEGER_DIGITS + 1:
+class _Hooks:
+    """Takes values from the parser, and marks those that are refused; their places are looked up afterwards."""
+
+    def __init__(self) -> None:
+        self.found_any = False
+
+    def take_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) == len(pairs):
+            return members
+        self.found_any = True
+        repeated = _Repeated(members)
+        repeated.keys_twice = tuple(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return repeated
+
+    def take_integer(self, digits: str) -> int | _BadNumber:
+        if len(digits) <= _MAX_INTEGER_DIGITS + digits.startswith("-"):
+            return int(digits)
+        self.found_any = True
         return _BadNumber(f"an integer of {len(digits.lstrip('-'))} digits is out of range")
-    return int(digits)
 
-
-def _real(digits: str) -> float | _BadNumber:
-    value = float(digits)
-    return value if abs(value) != float("inf") else _BadNumber("the number is out of range")
+    def take_real(self, digits: str) -> float | _BadNumber:
+        value = float(digits)
+        if not isinf(value):
+            return value
+        self.found_any = True
+        return _BadNumber("the number is out of range")
 
 
 def _unusable(value: Any, path: tuple[str | int, ...]) -> Iterator[Fault]:

@@ -26,10 +26,11 @@ def _batch_divides(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
         yield Fault("/workload/batch/global_size", f"{detail}; use {multiples_around(size, world_size)}")
     elif micro != "auto" and (size // world_size) % micro:
         per_rank = size // world_size
-        detail = (
-            f"{micro} samples on each of {world_size} ranks ({ranks_place(job)}) do not divide `global_size` {size}"
+        detail = f"{micro} on each of {world_size} ranks ({ranks_place(job)}) do not divide `global_size` {size}"
+        yield Fault(
+            "/workload/batch/micro_size",
+            f"{detail}; use {gcd(micro, per_rank)} or `auto`",
         )
-        yield Fault("/workload/batch/micro_size", f"{detail}; use {gcd(micro, per_rank)} or `auto`")
 
 
 def _one_duration(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
