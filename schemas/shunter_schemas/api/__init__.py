@@ -2,6 +2,7 @@
 
 from shunter_schemas.api.base import Answer, Timestamp, rfc3339
 from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
+from shunter_schemas.api.identity import Me
 from shunter_schemas.api.jobs import (
     Cost,
     Job,
@@ -35,6 +36,7 @@ __all__ = [
     "JobSummary",
     "LogLine",
     "LogPage",
+    "Me",
     "MetricMark",
     "MetricSeries",
     "MetricsAnswer",

@@ -1,0 +1,16 @@
+"""Who asks."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from shunter_schemas.api.base import Answer, Timestamp
+
+
+class Me(Answer):
+    """The key that was sent, and what it allows."""
+
+    name: str = Field(description="The key's name.", examples=["local"])
+    project: str = Field(description="The project that it belongs to.", examples=["default"])
+    scopes: tuple[str, ...] = Field(description="What it allows.", examples=[["jobs:read", "jobs:write"]])
+    created_at: Timestamp = Field(description="When it was made.", examples=["2026-11-30T04:53:15.123Z"])
