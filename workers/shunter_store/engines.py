@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
@@ -66,16 +66,16 @@ def _sqlite(url: URL, readers: int) -> tuple[Engine, Engine]:
 def _sqlite_module() -> ModuleType:
     """The bundled SQLite where it is installed, else Python's own if that is new enough."""
     try:
-        from pysqlite3 import dbapi2
+        module = import_module("pysqlite3.dbapi2")
     except ImportError:
-        dbapi2 = sqlite3
-    if dbapi2.sqlite_version_info < OLDEST_SQLITE:
-        found, needed = dbapi2.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
+        module = import_module("sqlite3.dbapi2")
+    if module.sqlite_version_info < OLDEST_SQLITE:
+        found, needed = module.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
         raise UnusableDatabase(
             f"SQLite {found} can corrupt a database that several connections write (fixed in {needed}): "
             "install pysqlite3, or use PostgreSQL"
         )
-    return dbapi2  # type: ignore[no-any-return] # pysqlite3 has no types
+    return module
 
 
 def _prepare_sqlite_writer(connection: Any, _record: object) -> None:

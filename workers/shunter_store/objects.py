@@ -1,0 +1,227 @@
+"""The object store: big things by key, each written once and whole. Any fsspec URL; a local folder by default."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import fsspec
+
+from shunter_store.errors import NotFound, ObjectExists, StoreError
+
+CHUNK_BYTES: Final = 1 << 20
+
+_SEGMENT: Final = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+_LONGEST_KEY_BYTES: Final = 900
+
+
+class BadKey(StoreError):
+    """A key that could leave the store's folder, or that no file system takes."""
+
+
+class BadDigest(StoreError):
+    """The bytes that came are not those that were announced; nothing was stored."""
+
+
+class _Backend(Protocol):
+    def put(self, key: str, chunks: Iterable[bytes], sha256: str | None) -> int: ...
+    def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]: ...
+    def size(self, key: str) -> int | None: ...
+    def delete(self, key: str) -> None: ...
+
+
+class ObjectStore:
+    """Objects by key. Every method blocks: call it in a thread from async code."""
+
+    def __init__(self, url: str) -> None:
+        filesystem, root = fsspec.core.url_to_fs(url)
+        local = "file" in _protocols(filesystem)
+        self._backend: _Backend = _Folder(Path(root)) if local else _Remote(filesystem, root)
+
+    def put(self, key: str, chunks: Iterable[bytes], sha256: str | None = None) -> int:
+        """Store an object whole, or not at all, and return its size. The same bytes again are fine.
+
+        Raises:
+            BadKey, BadDigest
+            ObjectExists: the key holds other bytes.
+        """
+        return self._backend.put(_checked(key), chunks, sha256)
+
+    def open_range(self, key: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes `[start, end)` in pieces; to the end without `end`.
+
+        Raises:
+            NotFound: at once, not at the first piece.
+        """
+        return self._backend.open_range(_checked(key), start, end)
+
+    def size(self, key: str) -> int:
+        """How many bytes the object has.
+
+        Raises:
+            NotFound
+        """
+        size = self._backend.size(_checked(key))
+        if size is None:
+            raise NotFound("object", key)
+        return size
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there, whole."""
+        return self._backend.size(_checked(key)) is not None
+
+    def delete(self, key: str) -> None:
+        """Remove the object; one that is not there is fine."""
+        self._backend.delete(_checked(key))
+
+
+class _Folder:
+    """A folder of this machine: written beside, synced, then linked into place, which never replaces a file."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._unfinished = root / ".unfinished"
+
+    def put(self, key: str, chunks: Iterable[bytes], sha256: str | None) -> int:
+        target = self._root / key
+        self._unfinished.mkdir(parents=True, exist_ok=True)
+        beside = self._unfinished / secrets.token_hex(16)
+        try:
+            with open(beside, "xb") as file:
+                digest, size = _copy(chunks, file)
+                _check(digest, sha256)
+                file.flush()
+                os.fsync(file.fileno())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(beside, target)
+            except FileExistsError:
+                if target.stat().st_size != size or _digest_of(target.open("rb")) != digest:
+                    raise ObjectExists(key) from None
+        finally:
+            beside.unlink(missing_ok=True)
+        return size
+
+    def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]:
+        try:
+            file = open(self._root / key, "rb")  # noqa: SIM115 - the iterator closes it
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise NotFound("object", key) from None
+        return _pieces(file, start, end)
+
+    def size(self, key: str) -> int | None:
+        path = self._root / key
+        return path.stat().st_size if path.is_file() else None
+
+    def delete(self, key: str) -> None:
+        path = self._root / key
+        if path.is_file():
+            path.unlink(missing_ok=True)
+
+
+class _Remote:
+    """Any other fsspec file system. Objects appear whole there when their upload ends."""
+
+    def __init__(self, filesystem: Any, root: str) -> None:
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+
+    def put(self, key: str, chunks: Iterable[bytes], sha256: str | None) -> int:
+        path = self._path(key)
+        if (held := self.size(key)) is not None:
+            return self._compare(key, held, chunks, sha256)
+        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        file = self._filesystem.open(path, "wb")
+        try:
+            digest, size = _copy(chunks, file)
+            _check(digest, sha256)
+        except BaseException:
+            _discard(file)
+            raise
+        file.close()
+        return size
+
+    def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]:
+        if self.size(key) is None:
+            raise NotFound("object", key)
+        return _pieces(self._filesystem.open(self._path(key), "rb"), start, end)
+
+    def size(self, key: str) -> int | None:
+        try:
+            info = self._filesystem.info(self._path(key))
+        except FileNotFoundError:
+            return None
+        return int(info["size"]) if info["type"] == "file" else None
+
+    def delete(self, key: str) -> None:
+        if self.size(key) is not None:
+            self._filesystem.rm_file(self._path(key))
+
+    def _compare(self, key: str, held: int, chunks: Iterable[bytes], sha256: str | None) -> int:
+        digest, size = _copy(chunks, None)
+        _check(digest, sha256)
+        if size != held or _digest_of(self._filesystem.open(self._path(key), "rb")) != digest:
+            raise ObjectExists(key)
+        return size
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    protocol = filesystem.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+def _checked(key: str) -> str:
+    segments = key.split("/")
+    fine = all(_SEGMENT.fullmatch(part) and part not in (".", "..") for part in segments)
+    if not fine or segments[0] == ".unfinished" or len(key.encode("utf-8", "surrogatepass")) > _LONGEST_KEY_BYTES:
+        raise BadKey(f"not an object key: {key!r}")
+    if any("\ud800" <= char <= "\udfff" for char in key):
+        raise BadKey(f"not an object key: {key!r}")
+    return key
+
+
+def _copy(chunks: Iterable[bytes], file: Any) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
+        if file is not None:
+            file.write(chunk)
+    return digest.hexdigest(), size
+
+
+def _check(digest: str, announced: str | None) -> None:
+    if announced is not None and announced.lower() != digest:
+        raise BadDigest(f"announced sha256 {announced}, received {digest}")
+
+
+def _digest_of(file: Any) -> str:
+    with file:
+        return _copy(iter(lambda: file.read(CHUNK_BYTES), b""), None)[0]
+
+
+def _discard(file: Any) -> None:
+    """Abandon an upload where the file system can; closing it would publish what is there."""
+    discard = getattr(file, "discard", None)
+    if discard is not None:
+        discard()
+
+
+def _pieces(file: Any, start: int, end: int | None) -> Iterator[bytes]:
+    with file:
+        file.seek(start)
+        left = None if end is None else max(0, end - start)
+        while left is None or left > 0:
+            piece = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
+            if not piece:
+                return
+            yield piece
+            left = None if left is None else left - len(piece)
