@@ -59,9 +59,7 @@ def _gpus_agree(resources: Resources) -> Iterator[Fault]:
         return
     if nodes is not None and per_node is not None:
         if nodes * per_node != gpus:
-            detail = (
-                f"{gpus} GPUs are not {nodes} nodes of {per_node} GPUs; give {nodes * per_node}, or two of the three"
-            )
+            detail = f"{gpus} GPUs are not {nodes} nodes of {per_node}; give {nodes * per_node}, or two of the three"
             yield Fault("/resources/gpus", detail)
         return
     for name, part in (("nodes", nodes), ("gpus_per_node", per_node)):

@@ -97,9 +97,7 @@ def _git_credentials(job: JobSpec) -> Iterator[Fault]:
 def _variables(job: JobSpec) -> Iterator[Fault]:
     for name in job.environment.variables:
         if name in RESERVED_VARIABLES or name.startswith("SHUNTER_"):
-            yield Fault(
-                pointer(("environment", "variables", name)), "the agent sets this variable; choose another name"
-            )
+            yield Fault(pointer(("environment", "variables", name)), "the agent sets this variable; use another name")
 
 
 def _environment(job: JobSpec) -> Iterator[Fault]:

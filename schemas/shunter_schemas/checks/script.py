@@ -22,11 +22,9 @@ def _program(job: JobSpec) -> Iterator[Fault]:
         found = "neither is given" if script.command is None else "both are given"
         yield Fault("/workload", f"needs exactly one of `entrypoint` and `command`; {found}")
     if script.command is not None and script.module:
-        yield Fault("/workload/module", "`module` is about `entrypoint`, and `command` is given; leave one of them out")
+        yield Fault("/workload/module", "this is about `entrypoint`, and `command` is given; leave one of them out")
     if script.command is not None and script.launcher in {"torchrun", "accelerate"}:
-        detail = (
-            f"`{script.launcher}` starts Python files, and `command` is given; use `plain`, `torch` or `entrypoint`"
-        )
+        detail = f"`{script.launcher}` starts Python, and `command` is given; use `plain`, `torch` or `entrypoint`"
         yield Fault("/workload/launcher", detail)
     if script.entrypoint is not None:
         yield from _entrypoint(job, script.entrypoint, is_module=script.module)
@@ -35,7 +33,7 @@ def _program(job: JobSpec) -> Iterator[Fault]:
 def _entrypoint(job: JobSpec, entrypoint: str, *, is_module: bool) -> Iterator[Fault]:
     place = "/workload/entrypoint"
     if is_module:
-        if not _MODULE.fullmatch(entrypoint):
+        if not _MODULE.fullmatch(entrypoint) or entrypoint.endswith(".py"):
             yield Fault(place, "must be a module name such as `package.train`, since `module` is true")
     elif job.source is None:
         yield Fault(place, "a script needs `source`, where this file is; add it")

@@ -68,9 +68,7 @@ def _sequences_fit(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
                 detail = f"{length} tokens are more than the model's `context` {model.context}"
                 yield Fault(f"{place}/sequence_length", f"{detail}; use {model.context} or less")
             if getattr(part, "tokenizer", None) == "bytes" and model.vocab < BYTES_VOCAB:
-                detail = (
-                    f"`vocab` {model.vocab} is below the {BYTES_VOCAB} ids of the `bytes` tokenizer ({place}/tokenizer)"
-                )
+                detail = f"`vocab` {model.vocab} is below the {BYTES_VOCAB} ids of `bytes` ({place}/tokenizer)"
                 yield Fault("/workload/model/vocab", f"{detail}; use {BYTES_VOCAB} or more")
         elif hasattr(part, "tokenizer") and length is None:
             detail = f"`sequence_length` is missing, and a `{model.kind}` model does not give it"
@@ -108,9 +106,7 @@ def _evaluation(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
         detail = 'needs `data.validation`, such as {"fraction": 0.05}'
         yield Fault("/workload/evaluation", detail)
     if validation is not None and not isinstance(validation, ValidationSplit) and validation.validation is not None:
-        yield Fault(
-            "/workload/data/validation/validation", "validation data has no validation of its own; leave it out"
-        )
+        yield Fault("/workload/data/validation/validation", "validation data has no validation itself; leave it out")
     if best is None:
         return
     known = ("val_loss", "loss", *(f"val_{name}" for name in training.metrics))

@@ -1,0 +1,123 @@
+"""Rows of the table of what this release cannot do: each refuses its document, and none is dead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shunter_schemas.availability import ROWS, availability_faults
+from shunter_schemas.job import load_job
+from shunter_schemas.parse import parse_job
+from support.documents import ABSENT, body, changed, script, tiny_lm
+
+Changes = dict[str, Any]
+LORA = {"kind": "lora", "rank": 4, "alpha": 8, "targets": ["q_proj"]}
+TEXT = {"kind": "text", "path": "input:a/b", "tokenizer": "input:tok"}
+
+TRAININGS: list[tuple[Changes, str]] = [
+    ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
+    ({"strategy": ABSENT}, "/strategy/kind"),
+    ({"strategy": {"kind": "fsdp"}}, "/strategy/kind"),
+    ({"strategy": {"kind": "hsdp"}}, "/strategy/kind"),
+    ({"strategy": {"kind": "deepspeed", "zero_stage": 1}}, "/strategy/kind"),
+    ({"resources": {"gpus": {"min": 1, "max": 2}}}, "/resources/gpus/min"),
+    ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
+    ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),
+    ({"keep_alive_s": 60}, "/keep_alive_s"),
+    ({"placement.options": {"slurm-a": {"qos": "long"}}}, "/placement/options"),
+    ({"source": {"kind": "git", "url": "https://a/b", "secret": "TOKEN"}}, "/source/secret"),
+    ({"inputs": {"a": {"from": "s3://acme/x"}}}, "/inputs/a/from"),
+    ({"inputs": {"a": {"from": "hf://org/name@main"}}}, "/inputs/a/from"),
+    ({"inputs": {"a": {"from": "./x", "mode": "stream"}}}, "/inputs/a/mode"),
+    ({"inputs": {"a": {"from": "./x", "secret": "TOKEN"}}}, "/inputs/a/secret"),
+    ({"workload.model": {"kind": "huggingface"}}, "/workload/model/kind"),
+    ({"workload.adapter": LORA}, "/workload/adapter"),
+    ({"workload.data": {"kind": "parquet", "path": "input:a"}}, "/workload/data/kind"),
+    ({"workload.data.validation": {"kind": "chat", "path": "input:a"}}, "/workload/data/validation/kind"),
+    ({"workload.data.tokenizer": "model"}, "/workload/data/tokenizer"),
+    ({"workload.data.validation": TEXT}, "/workload/data/validation/tokenizer"),
+    ({"workload.metrics": ["top1"]}, "/workload/metrics"),
+    ({"workload.precision": "fp16"}, "/workload/precision"),
+    ({"workload.precision": {"parameters": "bf16"}}, "/workload/precision/parameters"),
+    ({"workload.precision": {"compute": "fp16"}}, "/workload/precision/compute"),
+    ({"workload.precision": {"reduce": "bf16"}}, "/workload/precision/reduce"),
+    ({"workload.activation_checkpointing": "selective"}, "/workload/activation_checkpointing"),
+    ({"workload.export.weights": "merged"}, "/workload/export/weights"),
+    ({"environment.image": "ghcr.io/acme/x:1"}, "/environment/image"),
+    ({"environment.registry": {"secret": "GHCR"}}, "/environment/registry"),
+    ({"environment.python": "3.11"}, "/environment/python"),
+    ({"environment.torch": "2.13"}, "/environment/torch"),
+    ({"environment.secrets": ["HF_TOKEN"]}, "/environment/secrets"),
+    ({"environment.variables": {"A": "${deepspeed_config}"}}, "/environment/variables/A"),
+    ({"environment.variables": {"A": "${accelerate_config}"}}, "/environment/variables/A"),
+    ({"outputs": {"uri": "s3://acme/runs"}}, "/outputs/uri"),
+    ({"outputs": {"secret": "S3"}}, "/outputs/secret"),
+    ({"tracking": [{"kind": "wandb"}]}, "/tracking"),
+]
+
+SCRIPTS: list[tuple[Changes, str]] = [
+    ({"strategy": {"kind": "ddp"}}, "/strategy/kind"),
+    ({"strategy": {"kind": "deepspeed", "zero_stage": 3}}, "/strategy/kind"),
+    ({"strategy": {"kind": "own", "deepspeed_file": "ds.json"}}, "/strategy/deepspeed_file"),
+    ({"workload.arguments": ["${deepspeed_config}"]}, "/workload/arguments/0"),
+    ({"workload.arguments": ["a", "--x=${accelerate_config}"]}, "/workload/arguments/1"),
+    ({"workload.resume_arguments": ["${deepspeed_config}"]}, "/workload/resume_arguments/0"),
+    ({"workload.resume_arguments": ["${accelerate_config}"]}, "/workload/resume_arguments/0"),
+]
+CASES = [(tiny_lm, *case) for case in TRAININGS] + [(script, *case) for case in SCRIPTS]
+
+
+@pytest.mark.parametrize(("document", "changes", "pointer"), CASES)
+def test_what_cannot_run_yet_is_refused_where_it_is_asked_for(document: Any, changes: Changes, pointer: str) -> None:
+    (fault,) = availability_faults(load_job(changed(document(), changes)))
+
+    assert fault.pointer == pointer
+    assert fault.detail.startswith("not available yet: ")
+
+
+def test_every_row_of_the_table_refuses_some_document() -> None:
+    refused = {
+        fault for document, changes, _ in CASES for fault in availability_faults(load_job(changed(document(), changes)))
+    }
+
+    dead = [row for row in ROWS if not any(fault.detail.endswith(row.instead) for fault in refused)]
+
+    assert dead == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workload.precision": "bf16"},
+        {"workload.precision": {"compute": "bf16"}},
+        {"workload.export": ABSENT},
+        {"workload.activation_checkpointing": "full"},
+        {"workload.data.validation": {"kind": "sample"}},
+        {"workload.data": {"kind": "synthetic", "validation": {"fraction": 0.1}}},
+        {
+            "workload.data": {"kind": "text", "path": "input:a/*.txt", "validation": {"fraction": 0.1}},
+            "inputs.a.from": "./a",
+        },
+        {
+            "workload.data": {"kind": "jsonl", "path": "input:a/x", "validation": {"fraction": 0.1}},
+            "inputs.a.from": "./a",
+        },
+        {"workload.data": {"kind": "python", "target": "data:make", "validation": {"fraction": 0.1}}},
+        {"workload.model": {"kind": "python", "target": "models:make"}},
+        {"source": {"kind": "folder"}},
+        {"source": {"kind": "git", "url": "https://git.example/a.git", "ref": "main"}},
+        {"environment.requirements": ["einops"], "environment.setup": ["true"], "environment.variables": {"A": "b"}},
+        {"resources": {"gpus": 4}, "placement.jurisdictions": ["EU"], "placement.providers": ["local"]},
+        {"limits.max_cost_usd": 10.0, "limits.max_queue_s": 60, "recovery.user_restarts": 2},
+    ],
+)
+def test_what_this_release_promises_is_accepted(changes: Changes) -> None:
+    assert parse_job(body(changed(tiny_lm(), changes))).name == "tiny-lm-ddp"
+
+
+@pytest.mark.parametrize("launcher", ["torch", "torchrun", "accelerate", "plain"])
+def test_scripts_may_use_every_launcher(launcher: str) -> None:
+    job = parse_job(body(changed(script(), {"workload.launcher": launcher})))
+
+    assert job.workload.kind == "script"
+    assert job.workload.launcher == launcher

@@ -1,0 +1,478 @@
+"""Fields that contradict each other: both places, the numbers, and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shunter_schemas.checks import cross_field_faults
+from shunter_schemas.faults import Fault
+from shunter_schemas.job import load_job
+from support.documents import ABSENT, BUNDLE_ID, changed, script, tiny_lm
+
+Changes = dict[str, Any]
+PYTHON_MODEL = {"kind": "python", "target": "models:make"}
+IMAGES = {"image": {"shape": [3, 8, 8], "dtype": "float32"}}
+
+
+def faults_of(document: dict[str, Any]) -> list[Fault]:
+    return list(cross_field_faults(load_job(document)))
+
+
+RESOURCES: list[tuple[Changes, str, str]] = [
+    ({"resources": {}}, "/resources", "the number of ranks is not given: give `gpus`, or `cpu_processes`"),
+    (
+        {"resources": {"nodes": 2}},
+        "/resources/nodes",
+        "`nodes` alone does not say how many GPUs: give `gpus` too, or both `nodes` and `gpus_per_node`",
+    ),
+    (
+        {"resources": {"gpus_per_node": 8}},
+        "/resources/gpus_per_node",
+        "`gpus_per_node` alone does not say how many GPUs: give `gpus` too, or both `nodes` and `gpus_per_node`",
+    ),
+    (
+        {"resources": {"cpu_processes": 2, "gpus": 2}},
+        "/resources/gpus",
+        "`gpus` is for GPUs, `cpu_processes` for CPUs; give one of them",
+    ),
+    (
+        {"resources": {"cpu_processes": 2, "nodes": 2}},
+        "/resources/nodes",
+        "`nodes` is for GPUs, `cpu_processes` for CPUs; give one of them",
+    ),
+    (
+        {"resources": {"gpus": 10, "nodes": 4}},
+        "/resources/gpus",
+        "10 GPUs do not divide by `nodes` 4; use 8 or 12 GPUs",
+    ),
+    (
+        {"resources": {"gpus": 2, "gpus_per_node": 8}},
+        "/resources/gpus",
+        "2 GPUs do not divide by `gpus_per_node` 8; use 8 GPUs",
+    ),
+    (
+        {"resources": {"gpus": 16, "nodes": 3, "gpus_per_node": 4}},
+        "/resources/gpus",
+        "16 GPUs are not 3 nodes of 4; give 12, or two of the three",
+    ),
+    ({"resources": {"gpus": {"min": 8, "max": 4}}}, "/resources/gpus/min", "`min` 8 is above `max` 4"),
+    (
+        {"resources.min_gpu_memory_gib": 80},
+        "/resources/min_gpu_memory_gib",
+        "this is about GPUs, and `resources.cpu_processes` asks for CPUs; leave one of them out",
+    ),
+    (
+        {"limits.max_gpu_idle_s": 60},
+        "/limits/max_gpu_idle_s",
+        "this is about GPUs, and `resources.cpu_processes` asks for CPUs; leave one of them out",
+    ),
+    (
+        {"resources": {"gpus": 4}, "recovery.min_gpus": 8},
+        "/recovery/min_gpus",
+        "`min_gpus` 8 is above the 4 ranks of /resources/gpus; use 4 or less",
+    ),
+]
+
+STRATEGIES: list[tuple[Changes, str, str]] = [
+    ({"strategy": {"kind": "own"}}, "/strategy/kind", "`own` is for scripts; a `training` is spread by our trainer"),
+    (
+        {
+            "strategy": {"kind": "hsdp", "shard_size": 4},
+            "resources": {"nodes": 3, "gpus_per_node": 2},
+            "workload.batch.global_size": 12,
+        },
+        "/strategy/shard_size",
+        "6 ranks (/resources/nodes) do not divide into groups of 4; use 4 or 8 ranks",
+    ),
+    (
+        {"strategy": {"kind": "hsdp", "shard_size": 8}},
+        "/strategy/shard_size",
+        "2 ranks (/resources/cpu_processes) do not divide into groups of 8; use 8 ranks",
+    ),
+    (
+        {"strategy": {"kind": "deepspeed", "zero_stage": 2, "offload_parameters": "cpu"}},
+        "/strategy/offload_parameters",
+        "parameters are split at `zero_stage` 3 only, and it is 2; use 3 or `none`",
+    ),
+    (
+        {"strategy": {"kind": "deepspeed", "zero_stage": 0, "offload_optimizer": "cpu"}},
+        "/strategy/offload_optimizer",
+        "needs `zero_stage` 1 or more, and it is 0; use 1 or `none`",
+    ),
+]
+
+BATCHES: list[tuple[Changes, str, str]] = [
+    (
+        {"workload.batch.global_size": 15},
+        "/workload/batch/global_size",
+        "15 samples do not divide over 2 ranks (/resources/cpu_processes); use 14 or 16",
+    ),
+    (
+        {"workload.batch.global_size": 1, "resources": {"gpus": 4}},
+        "/workload/batch/global_size",
+        "1 samples do not divide over 4 ranks (/resources/gpus); use 4",
+    ),
+    (
+        {"workload.batch": {"global_size": 24, "micro_size": 8}},
+        "/workload/batch/micro_size",
+        "8 on each of 2 ranks (/resources/cpu_processes) do not divide `global_size` 24; use 4 or `auto`",
+    ),
+    (
+        {"workload.batch": {"global_size": 2**53 - 2, "micro_size": 2**53 - 1}},
+        "/workload/batch/micro_size",
+        f"{2**53 - 1} on each of 2 ranks (/resources/cpu_processes) do not divide",
+    ),
+    (
+        {"workload.duration": {}},
+        "/workload/duration",
+        "needs exactly one of steps, epochs and tokens; none is given",
+    ),
+    (
+        {"workload.duration": {"steps": 300, "epochs": 1}},
+        "/workload/duration",
+        "needs exactly one of steps, epochs and tokens; steps and epochs are given",
+    ),
+    (
+        {
+            "workload.duration": {"tokens": 1},
+            "workload.model": PYTHON_MODEL,
+            "workload.data": {"kind": "python", "target": "a:b", "validation": {"fraction": 0.1}},
+        },
+        "/workload/duration/tokens",
+        "counting tokens needs `data.sequence_length`, which this data does not have; use steps or epochs",
+    ),
+]
+
+MODELS: list[tuple[Changes, str, str]] = [
+    ({"workload.model.hidden": 130}, "/workload/model/hidden", "130 does not divide by `heads` 4; use 128 or 132"),
+    (
+        {"workload.model.hidden": 132},
+        "/workload/model/hidden",
+        "132 / `heads` 4 gives heads of odd width 33; use 128 or 136",
+    ),
+    (
+        {"workload.model.kv_heads": 3},
+        "/workload/model/kv_heads",
+        "`heads` 4 does not divide by `kv_heads` 3; use a divisor of 4",
+    ),
+    (
+        {"workload.model.vocab": 128},
+        "/workload/model/vocab",
+        "`vocab` 128 is below the 256 ids of `bytes` (/workload/data/tokenizer); use 256 or more",
+    ),
+    (
+        {"workload.data.sequence_length": 129},
+        "/workload/data/sequence_length",
+        "129 tokens are more than the model's `context` 128; use 128 or less",
+    ),
+    (
+        {"workload.data.validation": {"kind": "sample", "sequence_length": 999}},
+        "/workload/data/validation/sequence_length",
+        "999 tokens are more than the model's `context` 128; use 128 or less",
+    ),
+    (
+        {"workload.model": PYTHON_MODEL, "workload.data.sequence_length": ABSENT},
+        "/workload/data",
+        "`sequence_length` is missing, and a `python` model does not give it; say how many tokens a sample has",
+    ),
+    ({"workload.loss": {"kind": "mse"}}, "/workload/loss/kind", "`mse` does not fit a `transformer` model"),
+    (
+        {
+            "workload.data": {"kind": "image_folder", "path": "input:a", "validation": {"fraction": 0.1}},
+            "inputs.a.from": "./a",
+        },
+        "/workload/data/kind",
+        "`image_folder` gives no tokens, which a `transformer` model takes",
+    ),
+    (
+        {"workload.adapter": {"kind": "lora", "rank": 4, "alpha": 8, "targets": ["q"]}},
+        "/workload/adapter",
+        "adapters are for `huggingface` models, and this is a `transformer` model; leave it out",
+    ),
+    (
+        {"workload.export.weights": "merged"},
+        "/workload/export/weights",
+        "`merged` needs `workload.adapter`, which is not given; use full",
+    ),
+]
+
+LEARNING: list[tuple[Changes, str, str]] = [
+    (
+        {"workload.schedule.warmup_ratio": 0.1},
+        "/workload/schedule/warmup_ratio",
+        "`warmup_steps` is given too; give one of them",
+    ),
+    (
+        {"workload.schedule.warmup_steps": 301},
+        "/workload/schedule/warmup_steps",
+        "301 steps of warm-up are more than `duration.steps` 300; use 300 or less",
+    ),
+    (
+        {"workload.optimizer": {"kind": "sgd", "lr": 0.1, "nesterov": True}},
+        "/workload/optimizer/nesterov",
+        "needs `momentum` above 0, and it is 0; use 0.9",
+    ),
+    (
+        {"workload.data.validation": ABSENT},
+        "/workload/evaluation",
+        'needs `data.validation`, such as {"fraction": 0.05}',
+    ),
+    (
+        {"workload.data.validation": {"kind": "sample", "validation": {"fraction": 0.1}}},
+        "/workload/data/validation/validation",
+        "validation data has no validation itself; leave it out",
+    ),
+    (
+        {"workload.evaluation": ABSENT},
+        "/workload/checkpoint/keep_best",
+        "`val_loss` needs `workload.evaluation`; add it, or leave `keep_best` out",
+    ),
+    (
+        {"workload.checkpoint.keep_best": "valloss"},
+        "/workload/checkpoint/keep_best",
+        "must be val_loss or loss; did you mean `val_loss`?",
+    ),
+]
+
+SYNTHETIC: list[tuple[Changes, str, str]] = [
+    (
+        {"workload.data": {"kind": "synthetic", "fields": IMAGES, "validation": {"fraction": 0.1}}},
+        "/workload/data/fields",
+        "a `transformer` model takes random tokens; leave `fields` out",
+    ),
+    (
+        {"workload.model": PYTHON_MODEL, "workload.data": {"kind": "synthetic", "validation": {"fraction": 0.1}}},
+        "/workload/data",
+        "`fields` is missing: say which tensors a `python` model takes",
+    ),
+    (
+        {
+            "workload.model": PYTHON_MODEL,
+            "workload.data": {
+                "kind": "synthetic",
+                "fields": {"label": {"shape": [], "dtype": "int64"}},
+                "validation": {"fraction": 0.1},
+            },
+        },
+        "/workload/data/fields/label",
+        "int64 needs `high`; add or drop it",
+    ),
+]
+
+SCRIPTS: list[tuple[Changes, str, str]] = [
+    ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
+    (
+        {"workload.entrypoint": ABSENT},
+        "/workload",
+        "needs exactly one of `entrypoint` and `command`; neither is given",
+    ),
+    (
+        {"workload.command": ["a"]},
+        "/workload",
+        "needs exactly one of `entrypoint` and `command`; both are given",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["a"], "workload.module": True},
+        "/workload/module",
+        "this is about `entrypoint`, and `command` is given; leave one of them out",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["a"], "workload.launcher": "torchrun"},
+        "/workload/launcher",
+        "`torchrun` starts Python, and `command` is given; use `plain`, `torch` or `entrypoint`",
+    ),
+    (
+        {"workload.module": True},
+        "/workload/entrypoint",
+        "must be a module name such as `package.train`, since `module` is true",
+    ),
+    ({"workload.entrypoint": "../x.py"}, "/workload/entrypoint", "the path leaves its folder by `..`"),
+    ({"strategy": {"kind": "auto"}}, "/strategy/kind", "`auto` is for `training`; a script distributes itself"),
+    (
+        {"workload.resume_arguments": ["--resume"]},
+        "/workload/resume_arguments",
+        "needs `workload.checkpoint`, which says how checkpoints are recognised; add it",
+    ),
+    (
+        {"workload.arguments": ["${latest_checkpoint}"]},
+        "/workload/arguments/0",
+        "`${latest_checkpoint}` stands in `workload.resume_arguments` only: at the first start there is none",
+    ),
+    (
+        {"workload.arguments": ["a", "x${inputs.tran}y"]},
+        "/workload/arguments/1",
+        "there is no input of this name in `inputs`; did you mean `train`?",
+    ),
+    (
+        {"workload.arguments": ["${wrld_size}"]},
+        "/workload/arguments/0",
+        "unknown substitution; known: ${inputs.NAME}, ${checkpoint_dir}, ${latest_checkpoint}, ${output_dir}, "
+        "${deepspeed_config}, ${accelerate_config}, ${world_size}, ${job_id}; did you mean `world_size`?",
+    ),
+    ({"workload.arguments": ["${HOME"]}, "/workload/arguments/0", "`${` without `}`"),
+    ({"workload.arguments": ["${}"]}, "/workload/arguments/0", "unknown substitution; known: "),
+    (
+        {"environment.variables": {"A": "${HOME}"}},
+        "/environment/variables/A",
+        "unknown substitution; known: ",
+    ),
+    (
+        {
+            "resources": {"gpus": 4},
+            "recovery.min_gpus": 2,
+            "workload.checkpoint": {"complete_file": "done"},
+        },
+        "/recovery/min_gpus",
+        "a script that goes on with fewer ranks needs `workload.checkpoint.world_size`: `any`",
+    ),
+]
+
+REFERENCES: list[tuple[Changes, str, str]] = [
+    (
+        {"inputs": {"a": {"from": "bundle:bun_12"}}},
+        "/inputs/a/from",
+        "must be `bundle:bun_` and 64 hex digits, as the upload answered it",
+    ),
+    (
+        {"inputs": {"a": {"from": "http://x"}}},
+        "/inputs/a/from",
+        "unknown scheme; known: bundle, s3, gs, az, https, hf; did you mean `https`?",
+    ),
+    (
+        {"environment.requirements_file": "requirements.txt"},
+        "/environment/requirements_file",
+        "this is a path in the source, and `source` is not given; add it, or use input:NAME",
+    ),
+    (
+        {
+            "workload.data": {"kind": "text", "path": "input:tran/x", "validation": {"fraction": 0.1}},
+            "inputs.train.from": "./x",
+        },
+        "/workload/data/path",
+        "there is no input of this name in `inputs`; did you mean `train`?",
+    ),
+    (
+        {"workload.data.validation": {"kind": "jsonl", "path": "input:t/a/../../b"}, "inputs.t.from": "./x"},
+        "/workload/data/validation/path",
+        "the path leaves its folder by `..`",
+    ),
+    (
+        {"workload.data.tokenizer": "input:tok"},
+        "/workload/data/tokenizer",
+        "there is no input of this name in `inputs`",
+    ),
+    (
+        {"workload.model": {"kind": "huggingface", "weights": "input:base"}},
+        "/workload/model/weights",
+        "there is no input of this name in `inputs`",
+    ),
+    (
+        {"source": {"kind": "git", "url": "https://token@git.example/x.git"}},
+        "/source/url",
+        "the URL holds credentials, which would be stored and shown; use `source.secret`",
+    ),
+    (
+        {"source": {"kind": "git", "url": "ssh://git:pw@git.example/x.git"}},
+        "/source/url",
+        "the URL holds credentials, which would be stored and shown; use `source.secret`",
+    ),
+    (
+        {"environment.variables": {"MASTER_ADDR": "x"}},
+        "/environment/variables/MASTER_ADDR",
+        "the agent sets this variable; use another name",
+    ),
+    (
+        {"environment.variables": {"SHUNTER_JOB_ID": "x"}},
+        "/environment/variables/SHUNTER_JOB_ID",
+        "the agent sets this variable; use another name",
+    ),
+    (
+        {"environment.variables": {"TOKEN": "x"}, "environment.secrets": ["TOKEN"]},
+        "/environment/variables/TOKEN",
+        "`environment.secrets` gives a variable of this name too; leave one of them out",
+    ),
+    (
+        {"environment.registry": {"secret": "GHCR"}},
+        "/environment/registry",
+        "needs `environment.image`, which is not given; add it, or leave this out",
+    ),
+    (
+        {"outputs": {"secret": "S3"}},
+        "/outputs/secret",
+        "needs `outputs.uri`, which is not given; add it, or leave this out",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "detail"),
+    [*RESOURCES, *STRATEGIES, *BATCHES, *MODELS, *LEARNING, *SYNTHETIC, *REFERENCES],
+)
+def test_a_contradiction_in_a_training_names_place_numbers_and_way_out(
+    changes: Changes, pointer: str, detail: str
+) -> None:
+    (fault,) = faults_of(changed(tiny_lm(), changes))
+
+    assert fault.pointer == pointer
+    assert fault.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(("changes", "pointer", "detail"), SCRIPTS)
+def test_a_contradiction_in_a_script_names_place_numbers_and_way_out(
+    changes: Changes, pointer: str, detail: str
+) -> None:
+    (fault,) = faults_of(changed(script(), changes))
+
+    assert fault.pointer == pointer
+    assert fault.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"resources": {"gpus": 4}},
+        {"resources": {"nodes": 2, "gpus_per_node": 4}},
+        {"resources": {"gpus": 8, "nodes": 2, "gpus_per_node": 4}},
+        {"resources": {"gpus": {"min": 2, "max": 4}}},
+        {"resources": {"gpus": 4, "min_gpu_memory_gib": 80}, "limits.max_gpu_idle_s": 60},
+        {"strategy": {"kind": "hsdp"}},
+        {"strategy": {"kind": "deepspeed", "zero_stage": 3, "offload_parameters": "cpu", "offload_optimizer": "cpu"}},
+        {"workload.batch": {"global_size": 24, "micro_size": 4}},
+        {"workload.duration": {"tokens": 10_000}},
+        {"workload.schedule": {"kind": "linear", "warmup_ratio": 0.1}},
+        {"workload.data.sequence_length": ABSENT},
+        {"workload.model.kv_heads": 2},
+        {"workload.data": {"kind": "synthetic", "validation": {"fraction": 0.1}}},
+        {"source": {"kind": "git", "url": "ssh://git@git.example/x.git"}, "environment.requirements_file": "r.txt"},
+        {"environment.variables": {"OMP_NUM_THREADS": "2", "A": "${job_id} costs $5 {}"}},
+    ],
+)
+def test_a_training_without_contradictions_has_no_faults(changes: Changes) -> None:
+    assert faults_of(changed(tiny_lm(), changes)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"workload.module": True, "workload.entrypoint": "package.train", "source": ABSENT},
+        {"workload.entrypoint": ABSENT, "workload.command": ["nvidia-smi"], "source": ABSENT},
+        {
+            "workload.entrypoint": ABSENT,
+            "workload.command": ["bash", "-c", "echo ${HOME}"],
+            "workload.launcher": "plain",
+        },
+        {
+            "workload.checkpoint": {"complete_file": "trainer_state.json", "world_size": "any"},
+            "workload.resume_arguments": ["--resume", "${latest_checkpoint}"],
+            "recovery.min_gpus": 2,
+            "resources": {"gpus": 4},
+        },
+        {"workload.arguments": ["${output_dir}/x", "${world_size}${job_id}", "$HOME", "{}", "$$"]},
+        {"inputs": {"train": {"from": f"bundle:{BUNDLE_ID}"}, "more": {"from": "./a:b"}}},
+    ],
+)
+def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None:
+    assert faults_of(changed(script(), changes)) == []
