@@ -6,6 +6,7 @@ send more than they show. Every method may raise `shunter.errors.ApiError` and `
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ from shunter.transport import Retries, Transport
 
 PageT = TypeVar("PageT", JobPage, ArtifactPage)
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
+
+_LONG_POLL_S = 25.0
 
 Uploading = Callable[[packing.Bundle, bool], None]
 """Called for each folder before it is sent: the archive, and whether the service has it already."""
@@ -146,17 +149,21 @@ class Client:
 
         Args:
             until: `released`: its nodes are gone and everything it left is stored. `outcome`: how it ends is fixed.
-            progress: called with the job at every look.
+            progress: called with the job at every look, every `poll_s`. Without it the service is asked to answer
+                when the job changes.
             patience_s: how long the service may be away in one piece.
 
         Raises:
             WaitTimeout: `timeout_s` passed first; the job goes on.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
         patience = Patience(self._transport, patience_s)
+        job: Job | None = None
         while True:
+            left_s = deadline - time.monotonic()
+            hold_s = 0.0 if progress or job is None else min(_LONG_POLL_S, max(0.0, left_s))
             try:
-                job = self.get(job_id)
+                job = self._newer(job_id, job, hold_s)
             except ShunterError as error:
                 patience.bear(error)
                 continue
@@ -165,9 +172,10 @@ class Client:
                 progress(job)
             if job.state in TERMINAL_STATES or (until == "outcome" and job.outcome is not None):
                 return job
-            if deadline is not None and time.monotonic() >= deadline:
+            if left_s <= 0:
                 raise WaitTimeout(f"{job_id} is still {job.state} after {timeout_s:g} s", hint="it goes on")
-            self._transport.retries.sleep(poll_s)
+            if progress:
+                self._transport.retries.sleep(min(poll_s, left_s))
 
     def cancel(self, job_id: str) -> Job:
         """Ask the job to stop: it gets its grace for a last checkpoint. Safe to repeat."""
@@ -275,6 +283,11 @@ class Client:
     def readiness(self) -> Readiness:
         """Whether the service can serve; raises `ServerError` where it cannot."""
         return _read(Readiness, self._transport.get("/readyz"))
+
+    def _newer(self, job_id: str, seen: Job | None, hold_s: float) -> Job:
+        """The job; with `hold_s` the service answers when it has changed since it was seen, or after that time."""
+        params = {"wait_s": hold_s, "after_revision": seen.revision} if seen and hold_s else {}
+        return _read(Job, self._transport.get(_job(job_id), params=params, wait_s=hold_s))
 
     def _event_page(self, job_id: str, after: int) -> EventPage:
         answer = self._transport.get(f"{_job(job_id)}/events", params={"after": after})

@@ -15,7 +15,6 @@ from shunter.transport import Transport, passes
 Progress = Callable[[Artifact, int], None]
 """Called with the artifact and the bytes of it that are here, at each piece."""
 
-_CHUNK_BYTES = 1 << 18
 _TRIES_WITHOUT_A_BYTE = 5
 
 
@@ -83,7 +82,7 @@ def _append(transport: Transport, url: str, artifact: Artifact, partial: Path, p
     with transport.stream(url, headers=headers) as response, partial.open("ab") as out:
         if response.status_code != 206:  # the whole file comes, also where a part was asked for
             out.truncate(0)
-        for chunk in response.iter_raw(_CHUNK_BYTES):
+        for chunk in response.iter_raw():
             out.write(chunk)
             if progress:
                 progress(artifact, out.tell())
