@@ -2,7 +2,7 @@
 
 from shunter_schemas.api.base import Answer, Timestamp, rfc3339
 from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
-from shunter_schemas.api.identity import Me
+from shunter_schemas.api.identity import Me, ProblemKind
 from shunter_schemas.api.jobs import (
     Cost,
     Job,
@@ -42,6 +42,7 @@ __all__ = [
     "MetricsAnswer",
     "Problem",
     "ProblemError",
+    "ProblemKind",
     "Progress",
     "ProviderInfo",
     "ProviderPage",

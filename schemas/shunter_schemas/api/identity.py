@@ -1,4 +1,4 @@
-"""Who asks."""
+"""Who asks, and what the kinds of problems mean."""
 
 from __future__ import annotations
 
@@ -14,3 +14,11 @@ class Me(Answer):
     project: str = Field(description="The project that it belongs to.", examples=["default"])
     scopes: tuple[str, ...] = Field(description="What it allows.", examples=[["jobs:read", "jobs:write"]])
     created_at: Timestamp = Field(description="When it was made.", examples=["2026-11-30T04:53:15.123Z"])
+
+
+class ProblemKind(Answer):
+    """What a problem's `type` means."""
+
+    type: str = Field(description="The `type` of such problems.", examples=["/v1/problems/invalid_document"])
+    status: int = Field(description="Their HTTP status.", examples=[422])
+    title: str = Field(description="Their title.", examples=["The job document is not valid"])

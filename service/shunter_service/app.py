@@ -1,0 +1,75 @@
+"""The Litestar application: routes, guards, errors, and nothing that knows a business rule."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from litestar import Litestar
+from litestar.connection import ASGIConnection
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+
+from shunter_service.auth import require_key
+from shunter_service.context import Service
+from shunter_service.controllers.bundles import BundlesController
+from shunter_service.controllers.events import EventsController
+from shunter_service.controllers.jobs import JobsController
+from shunter_service.controllers.logs import LogsController
+from shunter_service.controllers.metrics import MetricsController
+from shunter_service.controllers.node import NodeController
+from shunter_service.controllers.objects import ObjectsController
+from shunter_service.controllers.results import ResultsController
+from shunter_service.controllers.status import StatusController
+from shunter_service.errors import HANDLERS
+from shunter_service.parameters import refuse_unknown
+from shunter_service.requests import finish_head
+
+CONTROLLERS = [
+    StatusController,
+    JobsController,
+    EventsController,
+    LogsController,
+    MetricsController,
+    ResultsController,
+    BundlesController,
+    NodeController,
+    ObjectsController,
+]
+
+
+def create_app(service: Service | None, *, openapi: OpenAPIConfig | None = None) -> Litestar:
+    """The application over an opened service, which it closes at shutdown.
+
+    Args:
+        service: None only where nothing is served (to describe the API).
+        openapi: how to describe the routes; a serving application does not.
+    """
+
+    @asynccontextmanager
+    async def life(app: Litestar) -> AsyncIterator[None]:
+        assert service is not None, "an application without a service cannot serve"
+        service.tailer.start()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    async def provide_service(request: ASGIConnection) -> Service:  # type: ignore[type-arg]  # Litestar reads the bare class
+        assert service is not None
+        return service
+
+    app = Litestar(
+        route_handlers=CONTROLLERS,
+        dependencies={"service": Provide(provide_service)},
+        guards=[require_key, refuse_unknown],
+        exception_handlers=HANDLERS,
+        before_send=[finish_head],
+        lifespan=[life],
+        openapi_config=openapi,
+        logging_config=None,
+        request_max_body_size=None,  # `bodies` limits each kind of body, before and while it is read
+        debug=False,
+    )
+    app.state.service = service
+    return app

@@ -1,0 +1,97 @@
+"""What a running API process holds: made when it starts, handed to every handler, closed when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from shunter_store import watch
+from shunter_store.database import Database
+from shunter_store.objects import ObjectStore
+from shunter_store.settings import DataSettings
+
+from shunter_service.auth import KeyRing
+from shunter_service.settings import ServiceSettings
+from shunter_service.tailer import Tailer
+from shunter_service.transfers import Transfers
+from shunter_service.up import secret_files
+
+_log = structlog.get_logger("shunter.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts, none of which knows the others."""
+
+    data: DataSettings
+    settings: ServiceSettings
+    db: Database
+    objects: ObjectStore
+    transfers: Transfers
+    keys: KeyRing
+    tailer: Tailer
+    lookers: Lookers
+    signing_key: bytes
+
+    async def close(self) -> None:
+        """End streams, then transfers, then the database."""
+        await self.tailer.close()
+        await self.lookers.close()
+        self.transfers.close()
+        self.db.close()
+
+
+def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
+    """Open everything that one process needs; connects to nothing yet."""
+    db = Database.connect(data.database_url)
+    return Service(
+        data=data,
+        settings=settings,
+        db=db,
+        objects=ObjectStore(data.objects_url),
+        transfers=Transfers(data.data_dir / "uploads", threads=settings.upload_threads),
+        keys=KeyRing(db, keep_s=settings.key_cache_s),
+        tailer=Tailer(db, every_s=settings.tail_every_s),
+        lookers=Lookers(db, for_s=data.timing.watch_s),
+        signing_key=_signing_key(data.data_dir / "signing-key"),
+    )
+
+
+@dataclass(slots=True)
+class Lookers:
+    """Notes that somebody looks at a job, so that its nodes report more often; never makes a reader wait."""
+
+    db: Database
+    for_s: float
+    _noted: dict[str, float] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def note(self, job_id: str) -> None:
+        """Somebody looks at this job now. Written at most every third of the time that it holds."""
+        now = time.monotonic()
+        if now - self._noted.get(job_id, -self.for_s) < self.for_s / 3:
+            return
+        if len(self._noted) > 10_000:
+            self._noted.clear()
+        self._noted[job_id] = now
+        task = asyncio.create_task(self._write(job_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._tasks)
+
+    async def _write(self, job_id: str) -> None:
+        try:
+            await self.db.awrite(lambda conn: watch.touch(conn, job_id, self.for_s))
+        except Exception as error:  # the job may be gone, the database away: nobody waits for this
+            _log.debug("a look was not noted", job=job_id, error=repr(error)[:200])
+
+
+def _signing_key(path: Path) -> bytes:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    secret_files.ensure(path)
+    return path.read_bytes().strip()

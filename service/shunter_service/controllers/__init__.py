@@ -1,0 +1,1 @@
+"""The routes. A handler is one call into the service and one shaping call."""

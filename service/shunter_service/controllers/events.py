@@ -1,0 +1,85 @@
+"""`/v1/jobs/{id}/events`: the history of a job, as pages or as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+from litestar import Controller, Response, get
+from litestar.di import NamedDependency
+from shunter_schemas.api import EventPage
+from shunter_schemas.states import TERMINAL_STATES
+from shunter_store import events
+from shunter_store.api_keys import ApiKey
+from sqlalchemy import Connection
+
+from shunter_service.access import AnyRequest, own_job
+from shunter_service.answers import encode, shaped
+from shunter_service.context import Service
+from shunter_service.parameters import After, JobId, LastEventId, Limit, checked_id, last_seen
+from shunter_service.problems import ProblemError
+from shunter_service.sse import KEEP_ALIVE, OPENING, event_stream, message, wants_stream
+from shunter_service.views import event_view
+
+_PAGE = 200
+
+
+class EventsController(Controller):
+    """Events are numbered from 1 without a gap, so that a reader knows that it missed nothing."""
+
+    path = "/v1/jobs/{job_id:str}/events"
+    tags = ["jobs"]
+
+    @get(operation_id="ListEvents", opt={"streams": True})
+    async def page(
+        self,
+        request: AnyRequest,
+        job_id: JobId,
+        service: NamedDependency[Service],
+        after: After = 0,
+        limit: Limit = 100,
+        last_event_id: LastEventId = None,
+    ) -> Response[EventPage]:
+        """Events in order. With `Accept: text/event-stream` they come as they happen, until the job has ended."""
+        checked_id("job", "job", job_id)
+        page = await _read(service, request.user, job_id, after, limit)
+        service.lookers.note(job_id)
+        if not wants_stream(request):
+            return shaped(page)
+        stream = event_stream(_stream(service, request.user, job_id, last_seen(last_event_id, after)))
+        return cast("Response[EventPage]", stream)
+
+
+async def _read(service: Service, key: ApiKey, job_id: str, after: int, limit: int) -> EventPage:
+    def read(conn: Connection) -> EventPage:
+        job = own_job(conn, key, job_id)
+        rows = events.page(conn, job_id, after, limit)
+        last = rows[-1].seq if rows else after
+        return EventPage(
+            items=tuple(event_view(row) for row in rows),
+            next_after=last,
+            ended=job.state in TERMINAL_STATES and last >= job.event_seq,
+        )
+
+    return await service.db.aread(read)
+
+
+async def _stream(service: Service, key: ApiKey, job_id: str, after: int) -> AsyncIterator[bytes]:
+    """Events after `after`, comments while there are none, and the end behind the last event of an ended job."""
+    yield OPENING
+    with service.tailer.watch(job_id) as watch:
+        while not service.tailer.closing:
+            change = watch.next_change()
+            try:
+                page = await _read(service, key, job_id, after, _PAGE)
+            except ProblemError:  # the record was deleted
+                return
+            for event in page.items:
+                yield message(encode(event).decode(), id_=event.seq, event=event.type)
+            after = page.next_after
+            if page.ended:
+                return
+            if not page.items:
+                service.lookers.note(job_id)
+                if not await service.tailer.wait(change, service.settings.keep_alive_s):
+                    yield KEEP_ALIVE

@@ -1,0 +1,110 @@
+"""The nodes' side, outside the public document: exchanges with agents, and the URLs that they may use."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from litestar import Controller, Request, Response, post
+from litestar.di import NamedDependency
+from shunter_schemas.node_sync import GrantAnswer, GrantRequest, SyncAnswer
+from shunter_schemas.states import NodeState
+from shunter_store import signing, sync
+from shunter_store.ledger import NodeRow
+from sqlalchemy import Connection
+
+from shunter_service.answers import shaped
+from shunter_service.auth import bearer
+from shunter_service.bodies import limited
+from shunter_service.context import Service
+from shunter_service.node_messages import read_message, read_sync
+from shunter_service.problems import ProblemError
+
+AnyRequest = Request[Any, Any, Any]
+
+
+class NodeController(Controller):
+    """Agents prove who they are with the token of their node; nothing else is asked of them."""
+
+    path = "/v1/node"
+    include_in_schema = False
+    opt = {"public": True}
+
+    @post("/sync", status_code=200)
+    async def sync(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[SyncAnswer]:
+        """Take what the agent's journal has new, and say what is wanted of the node: one transaction."""
+        token = _token(request)
+        message = read_sync(await limited(request, service.settings.max_sync_bytes))
+
+        def exchange(conn: Connection) -> SyncAnswer:
+            node = _node(conn, token)
+            if node.token != message.node:
+                raise ProblemError("forbidden", "the token is that of another node")
+            now, pace = datetime.now(UTC), service.data.pace
+            return sync.ingest(conn, node, message, now=now, pace=pace).answer()
+
+        return shaped(await service.db.awrite(exchange))
+
+    @post("/grants", status_code=200)
+    async def grants(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[GrantAnswer]:
+        """Signed URLs for those of the keys that the node may write or read; the others are left out."""
+        token = _token(request)
+        body = await limited(request, service.settings.max_document_bytes)
+        wanted = read_message(GrantRequest, body)
+        node = await service.db.aread(lambda conn: _node(conn, token))
+        if node.state is NodeState.GONE:
+            raise ProblemError("node_gone", "this node was released; nothing more is wanted of it")
+        until = time.time() + service.settings.grant_s
+        return shaped(
+            GrantAnswer(
+                put={
+                    key: signing.sign(service.signing_key, "PUT", key, until)
+                    for key in wanted.put
+                    if _may_write(node, key)
+                },
+                get={
+                    key: signing.sign(service.signing_key, "GET", key, until)
+                    for key in wanted.get
+                    if _may_read(node, key)
+                },
+                expires_in_s=service.settings.grant_s,
+            )
+        )
+
+
+def _token(request: AnyRequest) -> str:
+    token = bearer(request)
+    if token is None:
+        raise _unknown()
+    return token
+
+
+def _node(conn: Connection, token: str) -> NodeRow:
+    node = sync.node_by_sync_token(conn, token)
+    if node is None:
+        raise _unknown()
+    return node
+
+
+def _unknown() -> ProblemError:
+    return ProblemError(
+        "unauthorized", "no node has this token", headers={"WWW-Authenticate": 'Bearer realm="shunter node"'}
+    )
+
+
+def _may_write(node: NodeRow, key: str) -> bool:
+    """Below the node's own job, in a generation that it was told of; 0 is before any."""
+    job_id, _, rest = key.partition("/")
+    generation, _, name = rest.partition("/")
+    number = int(generation) if generation.isascii() and generation.isdigit() and len(generation) <= 9 else -1
+    return job_id == node.job_id and bool(name) and 0 <= number <= max(node.generation, node.desired_generation)
+
+
+def _may_read(node: NodeRow, key: str) -> bool:
+    """What the node's job wrote, and what its assignment names: source, inputs, the checkpoint to resume from."""
+    if key.startswith(f"{node.job_id}/"):
+        return True
+    task = node.assignment or {}
+    refs = [task.get("source"), *(task.get("inputs") or {}).values(), *((task.get("resume") or {}).get("files") or ())]
+    return any(isinstance(ref, dict) and ref.get("object") == key for ref in refs)

@@ -1,0 +1,111 @@
+"""The service about itself: liveness, readiness, who I am, providers, the document's schema, kinds of problems."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from litestar import Controller, Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+from shunter_schemas.api import Check, Me, ProblemKind, ProviderPage, Readiness
+from shunter_store import migrate, providers
+from sqlalchemy import Connection
+
+from shunter_service import queries
+from shunter_service.access import AnyRequest
+from shunter_service.answers import shaped
+from shunter_service.context import Service
+from shunter_service.problems import PROBLEMS, TYPE_PREFIX, not_found
+from shunter_service.views import provider_view
+
+_HINT_WAITS_S = 5.0
+
+
+class StatusController(Controller):
+    """What an operator, a load balancer or a curious client asks first."""
+
+    path = "/"
+    tags = ["service"]
+
+    @get("/healthz", operation_id="GetHealth", opt={"public": True}, media_type="text/plain")
+    async def health(self) -> str:
+        """Whether the process reacts; asks nothing else."""
+        return "ok"
+
+    @get("/readyz", operation_id="GetReadiness", opt={"public": True})
+    async def readiness(self, service: NamedDependency[Service]) -> Response[Readiness]:
+        """Whether the API can serve (200 or 503). Redis and workers are named too, but never make it unready."""
+        try:
+            checks = await service.db.aread(_checks)
+        except Exception:  # whatever is wrong with it, the answer is the same
+            checks = {"database": Check(ok=False, required=True, detail="does not answer")}
+        ready = all(check.ok for check in checks.values() if check.required)
+        return shaped(Readiness(status="ready" if ready else "unready", checks=checks), status=200 if ready else 503)
+
+    @get("/v1/me", operation_id="GetMe")
+    async def me(self, request: AnyRequest) -> Response[Me]:
+        """The key that was sent."""
+        key = request.user
+        return shaped(
+            Me(name=key.name, project=key.project, scopes=tuple(sorted(key.scopes)), created_at=key.created_at)
+        )
+
+    @get("/v1/providers", operation_id="ListProviders")
+    async def providers(self, service: NamedDependency[Service]) -> Response[ProviderPage]:
+        """The configured provider instances, and how each was when a worker last read it."""
+        rows = {row.instance: row for row in await service.db.aread(providers.list_all)}
+        configured = sorted(service.data.providers.items())
+        return shaped(
+            ProviderPage(items=tuple(provider_view(name, one.plugin, rows.get(name)) for name, one in configured))
+        )
+
+    @get("/v1/schemas/job.json", operation_id="GetJobSchema", opt={"public": True})
+    async def job_schema(self) -> Response[dict[str, object]]:
+        """The JSON Schema of the job document."""
+        answer = Response(
+            content=_job_schema(),
+            media_type="application/schema+json",
+            headers={"Cache-Control": "public, max-age=300"},
+        )
+        return cast("Response[dict[str, object]]", answer)
+
+    @get("/v1/problems/{slug:str}", operation_id="GetProblemKind", opt={"public": True})
+    async def problem(self, slug: FromPath[str]) -> Response[ProblemKind]:
+        """What a problem's `type` means."""
+        kind = PROBLEMS.get(slug)
+        if kind is None:
+            raise not_found("kind of problem", slug[:60])
+        return shaped(ProblemKind(type=TYPE_PREFIX + slug, status=kind.status, title=kind.title))
+
+
+def _checks(conn: Connection) -> dict[str, Check]:
+    current, head = migrate.current_revision(conn), migrate.head_revision()
+    migrated = current == head
+    checks = {
+        "database": Check(ok=True, required=True, detail=conn.dialect.name),
+        "migrations": Check(
+            ok=migrated, required=True, detail=f"at {current}" if migrated else f"at {current}, needs {head}"
+        ),
+    }
+    return checks | (_signs_of_life(conn) if migrated else {})
+
+
+def _signs_of_life(conn: Connection) -> dict[str, Check]:
+    waits_s = queries.oldest_hint_s(conn)
+    held = queries.live_leases(conn)
+    hint = "no hint waits to be sent" if waits_s is None else f"the oldest hint waits for {waits_s:.1f} s"
+    return {
+        "redis": Check(ok=waits_s is None or waits_s < _HINT_WAITS_S, required=False, detail=hint),
+        "workers": Check(
+            ok=bool(held),
+            required=False,
+            detail=f"{len(held)} singletons are held" if held else "no worker holds any singleton",
+        ),
+    }
+
+
+@cache
+def _job_schema() -> bytes:
+    return files("shunter_schemas").joinpath("json/job.schema.json").read_bytes()

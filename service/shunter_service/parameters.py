@@ -1,0 +1,81 @@
+"""Query parameters: the types that several routes share, and the refusal of those that a route does not know."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Annotated, Any
+
+from litestar.handlers.base import BaseRouteHandler
+from litestar.params import FromPath, HeaderParameter, QueryParameter
+from shunter_schemas.faults import Fault, pointer
+from shunter_schemas.ids import is_id
+
+from shunter_service.auth import Connection
+from shunter_service.problems import ProblemError, not_found
+
+LARGEST = 2**53 - 1
+
+JobId = FromPath[str]
+Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many items a page holds at most.")]
+Cursor = Annotated[
+    str | None,
+    QueryParameter(max_length=500, description="`next_cursor` of the page before; only a cursor that was given out."),
+]
+After = Annotated[int, QueryParameter(ge=0, le=LARGEST, description="Only what has a higher number.")]
+LastEventId = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Last-Event-ID", max_length=20, description="With a stream: go on after this one (browsers send it)."
+    ),
+]
+
+
+async def refuse_unknown(connection: Connection, handler: BaseRouteHandler) -> None:
+    """A guard of every route: a query parameter that the route does not know is a mistake that should be seen.
+
+    Raises:
+        ProblemError: 422, naming the nearest known parameter.
+    """
+    known = _known(handler)
+    unknown = [name for name in connection.query_params if name not in known]
+    if unknown and connection.scope.get("method") != "OPTIONS":
+        faults = [Fault(pointer([name]), f"unknown query parameter{_nearest(name, known)}") for name in unknown]
+        raise ProblemError("invalid_parameters", "; ".join(_line(fault) for fault in faults), faults=faults)
+
+
+def checked_id(kind: str, prefix: str, text: str) -> str:
+    """An id from a path; a text that cannot be one is the same as one that does not exist.
+
+    Raises:
+        ProblemError: 404.
+    """
+    if not is_id(prefix, text):
+        raise not_found(kind, text[:60])
+    return text
+
+
+def last_seen(header: str | None, query: int) -> int:
+    """Where a stream goes on: `Last-Event-ID` when it is a number, else the query parameter."""
+    return int(header) if header is not None and header.isascii() and header.isdigit() else query
+
+
+@lru_cache(maxsize=256)
+def _known(handler: BaseRouteHandler) -> frozenset[str]:
+    fields: dict[str, Any] = handler.signature_model._fields
+    return frozenset(
+        field.kwarg_definition.name or name
+        for name, field in fields.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    )
+
+
+def _nearest(name: str, known: frozenset[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f"; known here: {', '.join(sorted(known))}" if known else "; there are none here"
+
+
+def _line(fault: Fault) -> str:
+    return f"`{fault.pointer[1:]}`: {fault.detail}"

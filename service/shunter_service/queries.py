@@ -1,0 +1,53 @@
+"""SQL that only the API asks: what moves while somebody watches, and signs of life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shunter_schemas.states import State
+from shunter_store.sqltypes import db_now
+from shunter_store.tables import jobs, leases, outbox
+from sqlalchemy import Connection, Double, bindparam, func, select, type_coerce
+
+_CHUNK = 500
+"""Values of one IN list."""
+
+
+class Head(NamedTuple):
+    """What moves when a job changes."""
+
+    revision: int
+    event_seq: int
+    state: State
+
+
+_HEADS = select(jobs.c.id, jobs.c.revision, jobs.c.event_seq, jobs.c.state).where(
+    jobs.c.id.in_(bindparam("ids", expanding=True))
+)
+_OLDEST_HINT_S = select(db_now() - type_coerce(func.min(outbox.c.created_at), Double))
+_LEASES = select(leases.c.name).where(leases.c.owner.is_not(None), leases.c.until >= db_now())
+
+
+def heads(conn: Connection, job_ids: Sequence[str]) -> dict[str, Head]:
+    """The heads of those jobs that exist."""
+    return {
+        row.id: Head(row.revision, row.event_seq, row.state)
+        for ids in _chunks(job_ids)
+        for row in conn.execute(_HEADS, {"ids": ids})
+    }
+
+
+def oldest_hint_s(conn: Connection) -> float | None:
+    """How long the oldest hint waits to be sent to the broker; None: none waits."""
+    found = conn.execute(_OLDEST_HINT_S).scalar()
+    return None if found is None else float(found)
+
+
+def live_leases(conn: Connection) -> list[str]:
+    """Names of the singletons that some worker holds at this moment."""
+    return [str(name) for name in conn.execute(_LEASES).scalars()]
+
+
+def _chunks(ids: Sequence[str]) -> list[list[str]]:
+    return [list(ids[start : start + _CHUNK]) for start in range(0, len(ids), _CHUNK)]

@@ -1,0 +1,68 @@
+"""What every request gets: an id, a line in the log, and a header that names the id."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import structlog
+from litestar.types import HTTPScope, Message, Scope
+from shunter_schemas.ids import new_id
+
+_log = structlog.get_logger("shunter.api")
+
+
+def request_id(scope: Scope) -> str:
+    """The id of this request; made when first asked for."""
+    state = scope.setdefault("state", {})
+    found: str = state.setdefault("request_id", "") or new_id("req")
+    state["request_id"] = found
+    return found
+
+
+def note_start(scope: Scope) -> None:
+    """Remember when the request was let in, for the log."""
+    scope.setdefault("state", {})["began"] = time.perf_counter()
+
+
+async def finish_head(message: Message, scope: Scope) -> None:
+    """A `before_send` hook: add the id to the head of the answer, and log the request.
+
+    Reading is logged at `debug`, so that polling clients do not fill the disk; changes and refusals at `info`.
+    """
+    if message["type"] != "http.response.start":
+        return
+    scope = cast(HTTPScope, scope)
+    headers = list(message["headers"])
+    if scope["method"] == "OPTIONS":
+        headers = [(name, value) for name, value in headers if name != b"allow"]
+        headers.append((b"allow", _methods_of(scope)))
+    headers.append((b"x-request-id", request_id(scope).encode()))
+    message["headers"] = headers
+    quiet = scope["method"] in ("GET", "HEAD") and message["status"] < 400
+    (_log.debug if quiet else _log.info)("request", **_facts(scope, message["status"]))
+
+
+def _facts(scope: HTTPScope, status: int) -> dict[str, Any]:
+    state = scope["state"]
+    began = state.get("began")
+    return {
+        "method": scope["method"],
+        "path": cast("dict[str, Any]", scope).get("path_template") or scope["path"],
+        "status": status,
+        "request_id": request_id(scope),
+        "key": state.get("key_name"),
+        "ms": None if began is None else round((time.perf_counter() - began) * 1000, 2),
+    }
+
+
+def _methods_of(scope: HTTPScope) -> bytes:
+    """Litestar's own answer to OPTIONS knows one handler's methods only."""
+    template = cast("dict[str, Any]", scope).get("path_template")
+    methods = {
+        method
+        for route in scope["litestar_app"].routes
+        if route.path_format == template
+        for method in getattr(route, "methods", ())
+    }
+    return ", ".join(sorted(methods)).encode()

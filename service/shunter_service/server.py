@@ -1,0 +1,61 @@
+"""`python -m shunter_service api`: one API process under uvicorn."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Sequence
+
+import uvicorn
+from shunter_store.settings import DataSettings
+
+from shunter_service import log_setup
+from shunter_service.app import create_app
+from shunter_service.context import Service, open_service
+from shunter_service.settings import ServiceSettings
+
+_SHUTDOWN_WITHIN_S = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until told to stop; the exit code."""
+    options = _parse(arguments)
+    log_setup.set_up()
+    service = open_service(DataSettings(), ServiceSettings())
+    config = uvicorn.Config(
+        create_app(service),
+        host=options.host,
+        port=options.port,
+        http="httptools",
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        log_config=None,
+        backlog=2048,
+        timeout_graceful_shutdown=_SHUTDOWN_WITHIN_S,
+    )
+    server = _Server(config, service)
+    server.run(sockets=None if options.fd is None else [socket.socket(fileno=options.fd)])
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Ends its streams when it is told to stop: they would hold the shutdown up to its time limit."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._service.tailer.close()
+        await super().shutdown(sockets)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m shunter_service api", description="Serve the REST API.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--fd", type=int, help="serve on this listening socket instead (what `shunter up` does)")
+    return parser.parse_args(arguments)

@@ -1,0 +1,32 @@
+"""Settings of the HTTP service, read once when the process starts and passed down."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shunter_service.bundle_check import BundleLimits
+
+
+class ServiceSettings(BaseSettings):
+    """What only this role needs; `shunter_store.settings.DataSettings` holds what it shares with the workers."""
+
+    model_config = SettingsConfigDict(frozen=True, env_prefix="SHUNTER_SERVICE_", env_nested_delimiter="__")
+
+    max_document_bytes: int = Field(default=1 << 20, gt=0)
+    """A larger job document is refused before it is read."""
+    max_sync_bytes: int = Field(default=8 << 20, gt=0)
+    """A larger sync of a node is refused; an agent sends about 1 MiB at once."""
+    max_bundle_bytes: int = Field(default=1 << 30, gt=0)
+    """A larger source archive is refused while it arrives."""
+    bundle_limits: BundleLimits = BundleLimits()
+    tail_every_s: float = Field(default=0.25, gt=0)
+    """How often watched jobs are looked at: the delay of streams and long polls."""
+    keep_alive_s: float = Field(default=15.0, gt=0)
+    """A stream without news sends a comment this often, so that proxies and dropped clients are noticed."""
+    key_cache_s: float = Field(default=10.0, ge=0)
+    """A key that was taken back may be let in for this long."""
+    grant_s: float = Field(default=3600.0, gt=0)
+    """How long a signed object URL holds."""
+    upload_threads: int = Field(default=16, gt=0)
+    """Uploads and downloads that may move bytes at the same time in this process."""

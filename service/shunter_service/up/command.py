@@ -1,0 +1,109 @@
+"""The `up` command: from a data directory to three working roles and back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from shunter_service.up import address, broker, secret_files
+from shunter_service.up.child import Child, last_lines
+from shunter_service.up.layout import Layout, default_data_dir, redis_socket
+from shunter_service.up.local_nodes import count_live
+from shunter_service.up.lock import AlreadyUp, Lock
+from shunter_service.up.roles import api_role, child_environment, python, redis_role, worker_role
+from shunter_service.up.supervisor import RoleFails, Supervisor
+
+_PREPARE_WITHIN_S = 300.0
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run until told to stop; the exit code (0 for a clean stop)."""
+    options = _parse(arguments)
+    layout = Layout(Path(options.data_dir or default_data_dir()).expanduser().absolute())
+    try:
+        layout.make()
+        lock = Lock(layout.lock)
+        listener = address.listen(options.host, options.port, address.read_url(layout.api_url))
+    except (AlreadyUp, address.PortTaken, OSError) as error:
+        return _fail(str(error))
+    url = address.url_of(listener)
+    lock.describe(url)
+    secret_files.ensure(layout.api_key, prefix="shk_")
+    secret_files.ensure(layout.signing_key)
+    address.write_url(layout.api_url, url)
+    _say(f"Shunter on {layout.data_dir}\n  API      {url}\n  API key  {layout.api_key}\n  logs     {layout.logs}")
+    if not address.is_loopback(listener):
+        _say("  warning  the API is reachable from other machines over plain HTTP; put TLS in front of it")
+    return _supervise(layout, listener, Supervisor(_report))
+
+
+def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) -> int:
+    began = time.monotonic()
+    supervisor.listen_to_signals()
+    try:
+        try:
+            external_redis = os.environ.get("SHUNTER_REDIS_URL")
+            socket_path = redis_socket(layout)
+            env = child_environment(layout, external_redis or broker.url_of(socket_path))
+            prepare = Child("prepare", python("shunter_service", "prepare"), env, layout.logs / "prepare.log")
+            if not external_redis:
+                supervisor.add(redis_role(layout, socket_path))
+            if code := supervisor.wait_for(prepare, _PREPARE_WITHIN_S):
+                log = layout.logs / "prepare.log"
+                return _fail(f"the data directory cannot be prepared (exit code {code}):\n{last_lines(log)}")
+            if not supervisor.stopping:
+                supervisor.add(api_role(layout, env, listener))
+                supervisor.add(worker_role(layout, env))
+                if supervisor.wait_until_ready():
+                    _say(f"ready ({time.monotonic() - began:.1f} s)")
+                    supervisor.keep_running()
+        except (RoleFails, broker.NoServer, OSError) as error:
+            return _fail(str(error))
+        _say("stopping")
+    finally:
+        supervisor.stop()
+    _say(_farewell(count_live(layout.nodes)))
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="shunter up", description="Run the API, the worker and an embedded Redis on this machine."
+    )
+    parser.add_argument(
+        "--data-dir", help="where everything is kept (default: $SHUNTER_DATA_DIR, .shunter, ~/.shunter)"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, help="the port to listen on (default: the last one, else a free one)")
+    return parser.parse_args(arguments)
+
+
+def _port(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no port (1 to 65535)")
+
+
+def _farewell(live: int) -> str:
+    if not live:
+        return "stopped"
+    trainings = "1 local training goes" if live == 1 else f"{live} local trainings go"
+    return f"stopped; {trainings} on, and `shunter up` on the same data directory will pick up what they did"
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _report(text: str) -> None:
+    print(f"shunter up: {text}", file=sys.stderr, flush=True)
+
+
+def _fail(text: str) -> int:
+    _report(text)
+    return 1

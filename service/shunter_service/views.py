@@ -1,0 +1,199 @@
+"""Rows to what the API shows. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+from shunter_schemas.api import (
+    Artifact,
+    Bundle,
+    Cost,
+    Event,
+    Job,
+    JobNode,
+    JobPlan,
+    JobSummary,
+    Progress,
+    ProviderInfo,
+    Transition,
+    Waiting,
+)
+from shunter_schemas.states import Health, NodeState, State
+from shunter_store.artifacts import ArtifactRow
+from shunter_store.bundles import BundleRow
+from shunter_store.events import EventRow, TransitionRow
+from shunter_store.jobs import JobRow
+from shunter_store.ledger import NodeRow
+from shunter_store.lifecycle import Trigger
+from shunter_store.metrics import ProgressRow
+from shunter_store.providers import ProviderRow
+
+_PRIORITIES: Mapping[int, Literal["low", "normal", "high"]] = {1: "high", 2: "normal", 3: "low"}
+URGENCIES: Mapping[str, int] = {word: number for number, word in _PRIORITIES.items()}
+_RESOURCES = ("events", "logs", "metrics", "artifacts", "checkpoints", "cancel")
+
+
+def job_view(
+    row: JobRow,
+    *,
+    progress: ProgressRow | None = None,
+    nodes: Sequence[NodeRow] = (),
+    moves: Sequence[TransitionRow] = (),
+    cost_usd: float = 0.0,
+) -> Job:
+    """The whole job."""
+    here = f"/v1/jobs/{row.id}"
+    return Job(
+        id=row.id,
+        name=row.name,
+        labels=row.labels,
+        priority=_PRIORITIES[row.priority],
+        state=row.state,
+        reason=row.reason,
+        message=row.message,
+        health=row.health,
+        outcome=row.outcome,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        released_at=row.released_at,
+        created_by=row.created_by,
+        project=row.project,
+        revision=row.revision,
+        attempt=sum(move.trigger is Trigger.PLANNED for move in moves),
+        generation=row.generation,
+        progress=None if progress is None else _progress(progress),
+        waiting=None if row.waiting is None else _waiting(row.waiting),
+        plan=None if row.plan is None else _plan(row.plan),
+        nodes=tuple(_node(node, row.health) for node in nodes),
+        transitions=(
+            Transition(at=row.created_at, to=State.QUEUED),
+            *(Transition(at=m.at, from_=m.from_state, to=m.to_state, reason=m.reason) for m in moves),
+        ),
+        cost=Cost(usd=round(cost_usd, 6), usd_per_hour=_billing(nodes)),
+        spec=row.spec,
+        links={"self": here} | {name: f"{here}/{name}" for name in _RESOURCES},
+    )
+
+
+def summary_view(row: JobRow, progress: ProgressRow | None) -> JobSummary:
+    """The job in a list."""
+    return JobSummary(
+        id=row.id,
+        name=row.name,
+        state=row.state,
+        reason=row.reason,
+        step=progress.step if progress else None,
+        total_steps=progress.total_steps if progress else None,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def event_view(row: EventRow) -> Event:
+    return Event(seq=row.seq, at=row.at, type=row.type, data=row.data)
+
+
+def artifact_view(row: ArtifactRow, href: str) -> Artifact:
+    return Artifact(
+        path=row.path,
+        size_bytes=row.size,
+        sha256=row.sha256,
+        generation=row.generation,
+        created_at=row.created_at,
+        href=href,
+    )
+
+
+def bundle_view(row: BundleRow) -> Bundle:
+    return Bundle(id=f"bun_{row.digest}", size_bytes=row.size, files=row.entries, created_at=row.created_at)
+
+
+def provider_view(name: str, plugin: str, row: ProviderRow | None) -> ProviderInfo:
+    """A configured instance, with what a worker found out about it if one has."""
+    if row is None:
+        return ProviderInfo(name=name, plugin=plugin, status="unknown", detail="no worker has read it yet")
+    status: Literal["ok", "error", "not_loaded"] = "ok" if row.ok else "error" if row.capabilities else "not_loaded"
+    return ProviderInfo(
+        name=name,
+        plugin=row.plugin,
+        status=status,
+        detail=row.detail,
+        account=row.account,
+        bills=bool(row.capabilities.get("bills", False)),
+        read_at=row.updated_at,
+        capabilities=row.capabilities,
+    )
+
+
+def _progress(row: ProgressRow) -> Progress:
+    values = {name: float(value) for name, value in row.values.items() if isinstance(value, int | float)}
+    return Progress(
+        step=row.step,
+        total_steps=row.total_steps,
+        loss=values.get("loss"),
+        tokens_per_s=values.get("tokens_per_s"),
+        eta_s=row.eta_s,
+        values=values,
+        updated_at=row.at,
+    )
+
+
+def _waiting(stored: Mapping[str, Any]) -> Waiting:
+    """What a step wrote down; a part that this release does not understand is left out rather than failing the job."""
+    tried = [
+        {"provider": entry.get("instance", ""), **entry}
+        for entry in stored.get("tried") or ()
+        if isinstance(entry, dict)
+    ]
+    with suppress(ValidationError):
+        return Waiting.model_validate({**stored, "tried": tried})
+    return Waiting(reason=str(stored.get("reason", "waiting")), detail=str(stored.get("detail", "")))
+
+
+def _plan(stored: Mapping[str, Any]) -> JobPlan:
+    offer = cast("Mapping[str, Any]", stored.get("offer") or {})
+    strategy = cast("Mapping[str, Any]", stored.get("strategy") or {})
+    return JobPlan(
+        strategy=str(strategy.get("kind", "")),
+        why=str(stored.get("why") or "asked for"),
+        provider=str(stored.get("instance", "")),
+        instance_type=str(offer.get("instance_type", "")),
+        region=str(offer.get("region", "")),
+        jurisdiction=str(offer.get("jurisdiction", "")),
+        gpu_model=offer.get("gpu_model"),
+        num_nodes=int(stored["num_nodes"]),
+        ranks_per_node=int(stored["ranks_per_node"]),
+        world_size=int(stored["world_size"]),
+        micro_size=stored.get("micro_size"),
+        accumulation=stored.get("accumulation"),
+        usd_per_hour=float(stored.get("usd_per_hour") or 0.0),
+    )
+
+
+def _node(row: NodeRow, job_health: Health) -> JobNode:
+    return JobNode(
+        token=row.token,
+        rank=row.rank,
+        attempt=row.generation,
+        provider=row.instance,
+        instance_type=str(row.offer.get("instance_type", "")),
+        region=str(row.offer.get("region", "")),
+        handle=row.handle or "",
+        hostname=str((row.boot or {}).get("hostname", "")),
+        state=row.state,
+        health=job_health if row.state is NodeState.READY else Health.OK,
+        usd_per_hour=row.billed_usd_per_hour,
+        created_at=row.intended_at,
+        ready_at=row.ready_at,
+        last_seen_at=row.last_sync_at,
+        released_at=row.gone_at,
+    )
+
+
+def _billing(nodes: Sequence[NodeRow]) -> float:
+    return sum(node.billed_usd_per_hour for node in nodes if node.handle and node.state is not NodeState.GONE)
