@@ -62,6 +62,7 @@ _INSERT_JOB = (
         generation=1,
         revision=1,
         event_seq=1,
+        log_lines=0,
         facts={},
         user_restarts=0,
         node_recoveries=0,
