@@ -32,7 +32,7 @@ type: setup ## mypy strict and pyright
 	$(RUN)/mypy && $(RUN)/pyright
 
 generate: setup ## write openapi.json, the JSON Schemas and the generated pages anew
-	$(RUN)/python -m shunter_schemas.generate && $(RUN)/python -m shunter_service.openapi
+	$(RUN)/python -m shunter_schemas.generate && $(RUN)/python -m shunter_service.openapi && $(RUN)/python docs/generate
 
 clean: ## remove the environment and the demo's data
 	rm -rf $(VENV) .shunter dist build
