@@ -35,3 +35,8 @@ def get(conn: Connection, digest: str) -> BundleRow | None:
     """The bundle, or None."""
     row = conn.execute(_GET, {"of": digest}).one_or_none()
     return None if row is None else BundleRow(*row)
+
+
+def object_key(digest: str) -> str:
+    """Where the archive lies in the object store."""
+    return f"bundles/{digest}"

@@ -69,7 +69,7 @@ async def _keep(service: Service, spooled: Spooled) -> BundleRow:
 
     def store() -> int:
         entries = check_bundle(spooled.file, spooled.size, service.settings.bundle_limits)
-        service.objects.put(f"bundles/{spooled.sha256}", spooled.pieces(), spooled.sha256)
+        service.objects.put(bundles.object_key(spooled.sha256), spooled.pieces(), spooled.sha256)
         return entries
 
     try:
