@@ -1,0 +1,57 @@
+"""A real API process on loopback with a data directory of its own, and no worker: jobs stay as tests put them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shunter_store.database import Database
+from shunter_store.settings import DataSettings
+
+from support.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class ApiProcess:
+    """Where it is, and its database for tests that play the worker's part."""
+
+    url: str
+    key: str
+    data_dir: Path
+    database: Database
+
+
+@contextmanager
+def running_api(data_dir: Path) -> Iterator[ApiProcess]:
+    """The API, from ready to ended; its address and key lie in the data directory as `shunter up` leaves them."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
+    environ["SHUNTER_DATA_DIR"] = str(data_dir)
+    subprocess.run([sys.executable, "-m", "shunter_service", "prepare"], env=environ, check=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener, (data_dir / "api.log").open("wb") as log:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        (data_dir / "api-url").write_text(f"{url}\n")
+        command = [sys.executable, "-m", "shunter_service", "api", "--fd", str(listener.fileno())]
+        process = subprocess.Popen(command, env=environ, pass_fds=(listener.fileno(),), stdout=log, stderr=log)
+        try:
+            wait_until(lambda: _is_ready(url), timeout_s=30, description="the API answers")
+            database = Database.connect(DataSettings(data_dir=data_dir).database_url)
+            yield ApiProcess(url, (data_dir / "api-key").read_text().strip(), data_dir, database)
+            database.close()
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _is_ready(url: str) -> bool:
+    import httpx
+
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
