@@ -126,9 +126,15 @@ def gang_facts(conn: Connection, job_id: str, generation: int) -> GangFacts:
         job_id=job_id,
         generation=generation,
         ranks_up=conn.execute(_RANKS_UP, key).scalar_one(),
-        world_size=max((_world_size(row.assignment) for row in rows if row.run_generation == generation), default=0),
+        world_size=max((world_size(row.assignment) for row in rows if row.run_generation == generation), default=0),
         nodes=tuple(_node_facts(row, generation) for row in rows),
     )
+
+
+def world_size(assignment: dict[str, Any] | None) -> int:
+    """How many ranks the assignment's gang has; 0 without one."""
+    ranks = (assignment or {}).get("ranks") or {}
+    return int(ranks.get("world_size", 0))
 
 
 def _failure(node: NodeFacts) -> Verdict:
@@ -217,8 +223,3 @@ def _drained(row: Any, generation: int) -> bool:
         return False
     phase, reached = row.status.get("phase"), row.status.get("generation", 0)
     return bool(phase == "idle" or (phase == "drained" and reached >= row.run_generation))
-
-
-def _world_size(assignment: dict[str, Any] | None) -> int:
-    ranks = (assignment or {}).get("ranks") or {}
-    return int(ranks.get("world_size", 0))

@@ -7,101 +7,41 @@ before `steps.apply`: the lock order is nodes, job_due, jobs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.ids import new_id
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, Double, bindparam, case, delete, func, insert, select, type_coerce, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from shunter_store import due
 from shunter_store.due import Claim
 from shunter_store.errors import Conflict, NotFound, SlotsTaken
-from shunter_store.rows import all_of, columns_of
+from shunter_store.ledger_rows import ACCRUED, COLUMNS, NewNode, NodeRow, ScannedNode
+from shunter_store.rows import all_of
+from shunter_store.scans import SCANS_FOR_PROOF, observe_scan
 from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
 from shunter_store.tables import nodes, slots
 
-
-@dataclass(frozen=True, slots=True)
-class NewNode:
-    """A node that shall exist. The caller makes the token (`shn-…`) and keeps or derives its sync token."""
-
-    rank: int
-    token: str
-    sync_token_hash: str
-    instance: str
-    account: str
-    offer: Mapping[str, Any]
-    billed_usd_per_hour: float = 0.0
-    slot_kind: str | None = None
-    """With `slot_indices`: which kind of slot of a shared host, e.g. `cpu` or `gpu`."""
-    slot_indices: Sequence[int] = ()
-    lease_s: float | None = None
-    """Dead-man lease that each sync renews; None: no expiry."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    """One line of the ledger, with what scans and the node itself say of it."""
-
-    id: str
-    token: str
-    job_id: str
-    generation: int
-    rank: int
-    instance: str
-    account: str
-    offer: dict[str, Any]
-    slot_kind: str | None
-    slot_indices: list[int]
-    state: NodeState
-    handle: str | None
-    billed_usd_per_hour: float
-    intended_at: datetime
-    created_at: datetime | None
-    ready_at: datetime | None
-    releasing_at: datetime | None
-    gone_at: datetime | None
-    reason: str | None
-    condition: str | None
-    """`NodeCondition` of the last complete or partial scan that saw it; `gone` when a complete one did not."""
-    condition_reason: str | None
-    scanned_at: datetime | None
-    absent_scans: int
-    create_deadline_at: datetime | None
-    lease_s: float | None
-    lease_granted_until: datetime | None
-    stop_at: datetime | None
-    desired_phase: str
-    desired_generation: int
-    desired_reason: str | None
-    desired_at: datetime
-    run_generation: int
-    """The last generation that this node was told to run; 0: none."""
-    assignment: dict[str, Any] | None
-    journal_id: str | None
-    acknowledged: int
-    last_sync_at: datetime | None
-    status: dict[str, Any]
-    boot: dict[str, Any] | None
-    addresses: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ScannedNode:
-    """A node as a provider's listing shows it (the fields of the contract's `NodeView`)."""
-
-    handle: str
-    token: str | None
-    condition: str
-    reason: str = ""
-    addresses: Mapping[str, str] | None = None
-    billed_usd_per_hour: float | None = None
-
-
-COLUMNS: Final = columns_of(NodeRow, nodes)
+__all__ = [
+    "NewNode",
+    "NodeRow",
+    "ScannedNode",
+    "begin_create",
+    "close_absent",
+    "free_slots",
+    "get",
+    "intend",
+    "ledger_cost",
+    "mark_releasing",
+    "mark_unknown",
+    "observe_scan",
+    "of_instance",
+    "of_job",
+    "record_handle",
+    "want",
+]
 
 _INSERT = insert(nodes).values(
     state=NodeState.INTENDED,
@@ -128,18 +68,6 @@ _OF_INSTANCE = (
 )
 _GET = select(*COLUMNS).where(nodes.c.id == bindparam("node"))
 _GET_LOCKED = _GET.with_for_update(key_share=True)
-
-SCANS_FOR_PROOF: Final = 2
-"""Complete listings in a row that must not show a node before its absence is believed."""
-
-_AGE_H: Final = (
-    func.coalesce(type_coerce(nodes.c.gone_at, Double), db_now()) - type_coerce(nodes.c.accrued_at, Double)
-) / 3600
-ACCRUED: Final = nodes.c.accrued_usd + case(
-    (nodes.c.accrued_at.is_not(None) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
-)
-"""What a node has cost up to now: the intervals that are over, and the one that runs."""
-
 
 _BEGIN_CREATE = (
     update(nodes)
@@ -359,10 +287,14 @@ def _suffices(row: NodeRow, proof: Mapping[str, Any]) -> bool:
         return False
     match proof.get("kind"):
         case "never_begun":
-            return row.create_deadline_at is None and row.handle is None
+            return row.create_deadline_at is None and not _was_seen(row)
         case "refused":
-            return row.handle is None
+            return not _was_seen(row)
         case "absent":
             by_listing = row.absent_scans >= SCANS_FOR_PROOF and proof.get("account") == row.account
             return by_listing and (row.handle is None or proof.get("get") == "gone")
     return False
+
+
+def _was_seen(row: NodeRow) -> bool:
+    return row.handle is not None or row.last_sync_at is not None

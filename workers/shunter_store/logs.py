@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.node_sync import LogChunk
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from shunter_store.rows import all_of, columns_of
-from shunter_store.sqltypes import PerDialect
-from shunter_store.tables import log_chunks, log_streams
+from shunter_store.sqltypes import PerDialect, time_of
+from shunter_store.tables import jobs, log_chunks, log_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,12 @@ _KNOWN = select(log_chunks.c.offset).where(
     *_OF_STREAM, log_chunks.c.journal_id == bindparam("journal"), log_chunks.c.offset == bindparam("at")
 )
 _GROW = PerDialect(_upsert_stream)
+_TAKE_LINES = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job"))
+    .values(log_lines=jobs.c.log_lines + bindparam("count"))
+    .returning(jobs.c.log_lines)
+)
 _INSERT = insert(log_chunks)
 _CHUNKS = (
     select(*columns_of(LogChunkRow, log_chunks))
@@ -96,7 +102,7 @@ def add_chunk(conn: Connection, job_id: str, generation: int, journal_id: str, c
     key = {"job": job_id, "of_generation": generation, "of_rank": chunk.rank, "of_stream": chunk.stream}
     if conn.execute(_KNOWN, {**key, "journal": journal_id, "at": chunk.offset}).scalar() is not None:
         return False
-    last_at = datetime.fromtimestamp(chunk.last_at, UTC)
+    last_at = time_of(chunk.last_at)
     row: dict[str, Any] = {
         "job_id": job_id,
         "generation": generation,
@@ -106,13 +112,16 @@ def add_chunk(conn: Connection, job_id: str, generation: int, journal_id: str, c
         "lines": chunk.lines,
     }
     lines = conn.execute(_GROW.on(conn), {**row, "bytes": chunk.length}).scalar_one()
+    # The job's row stays locked until the transaction ends, so that the order of numbers is the order of commits.
+    of_job = conn.execute(_TAKE_LINES, {"job": job_id, "count": chunk.lines}).scalar_one()
     more = {
         "journal_id": journal_id,
+        "job_line": of_job - chunk.lines,
         "first_line": lines - chunk.lines,
         "offset": chunk.offset,
         "length": chunk.length,
         "object": chunk.object,
-        "first_at": datetime.fromtimestamp(chunk.first_at, UTC),
+        "first_at": time_of(chunk.first_at),
     }
     conn.execute(_INSERT, {**row, **more})
     return True

@@ -19,6 +19,9 @@ from sqlalchemy.types import TypeDecorator
 E = TypeVar("E", bound=StrEnum)
 S = TypeVar("S")
 
+_LAST_S: Final = 253_370_764_800.0
+"""9999-01-01."""
+
 
 class UtcTime(TypeDecorator[datetime]):
     """Seconds since the epoch in the database (both keep them alike), aware UTC datetimes in Python."""
@@ -85,6 +88,11 @@ def _postgresql_now(element: db_now, compiler: Any, **kwargs: Any) -> str:
 def now_as_time() -> ColumnElement[datetime]:
     """The database's clock, selected as a datetime."""
     return type_coerce(db_now(), UtcTime)
+
+
+def time_of(epoch_s: float) -> datetime:
+    """The moment that a node's clock named; one that no calendar holds is moved to the nearest that one does."""
+    return datetime.fromtimestamp(min(max(epoch_s, 0.0), _LAST_S), UTC)
 
 
 def seconds(name: str) -> BindParameter[float]:

@@ -39,6 +39,7 @@ class Change:
     next_in_s: float | None = None
     """When to look again; None: only when woken."""
     set: dict[str, Any] = field(default_factory=dict)
+    """Columns of `SETTABLE`. `facts` are merged into those that the job has."""
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
 
@@ -111,6 +112,8 @@ def _decided(job: JobRow, change: Change, now: datetime, told: list[tuple[str, M
     if unknown := change.set.keys() - SETTABLE:
         raise ValueError(f"a step may not set {sorted(unknown)}")
     values = dict(change.set)
+    if "facts" in values:
+        values["facts"] = {**job.facts, **values["facts"]}
     if change.trigger is None:
         return _differing(job, values)
     if change.trigger is Trigger.STOP:

@@ -1,0 +1,103 @@
+"""The shapes of the node ledger, and what a node has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_schemas.states import NodeState
+from sqlalchemy import Double, case, func, type_coerce
+
+from shunter_store.rows import columns_of
+from shunter_store.sqltypes import db_now
+from shunter_store.tables import nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node that shall exist. The caller makes the token (`shn-…`) and keeps or derives its sync token."""
+
+    rank: int
+    token: str
+    sync_token_hash: str
+    instance: str
+    account: str
+    offer: Mapping[str, Any]
+    billed_usd_per_hour: float = 0.0
+    slot_kind: str | None = None
+    """With `slot_indices`: which kind of slot of a shared host, e.g. `cpu` or `gpu`."""
+    slot_indices: Sequence[int] = ()
+    lease_s: float | None = None
+    """Dead-man lease that each sync renews; None: no expiry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One line of the ledger, with what scans and the node itself say of it."""
+
+    id: str
+    token: str
+    job_id: str
+    generation: int
+    rank: int
+    instance: str
+    account: str
+    offer: dict[str, Any]
+    slot_kind: str | None
+    slot_indices: list[int]
+    state: NodeState
+    handle: str | None
+    billed_usd_per_hour: float
+    intended_at: datetime
+    created_at: datetime | None
+    ready_at: datetime | None
+    releasing_at: datetime | None
+    gone_at: datetime | None
+    reason: str | None
+    condition: str | None
+    """`NodeCondition` of the last complete or partial scan that saw it; `gone` when a complete one did not."""
+    condition_reason: str | None
+    scanned_at: datetime | None
+    absent_scans: int
+    create_deadline_at: datetime | None
+    lease_s: float | None
+    lease_granted_until: datetime | None
+    stop_at: datetime | None
+    desired_phase: str
+    desired_generation: int
+    desired_reason: str | None
+    desired_at: datetime
+    run_generation: int
+    """The last generation that this node was told to run; 0: none."""
+    assignment: dict[str, Any] | None
+    journal_id: str | None
+    acknowledged: int
+    last_sync_at: datetime | None
+    status: dict[str, Any]
+    boot: dict[str, Any] | None
+    addresses: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedNode:
+    """A node as a provider's listing shows it (the fields of the contract's `NodeView`)."""
+
+    handle: str
+    token: str | None
+    condition: str
+    reason: str = ""
+    addresses: Mapping[str, str] | None = None
+    billed_usd_per_hour: float | None = None
+
+
+COLUMNS: Final = columns_of(NodeRow, nodes)
+
+_AGE_H: Final = (
+    func.coalesce(type_coerce(nodes.c.gone_at, Double), db_now()) - type_coerce(nodes.c.accrued_at, Double)
+) / 3600
+ACCRUED: Final = nodes.c.accrued_usd + case(
+    (nodes.c.accrued_at.is_not(None) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
+)
+"""What a node has cost up to now: the intervals that are over, and the one that runs."""

@@ -1,0 +1,76 @@
+"""Brings a database to the newest schema. Alembic is imported only when there is something to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, inspect, text
+
+from shunter_store.database import Database
+from shunter_store.errors import UnusableDatabase
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_HEAD: Final = "0001"
+"""The newest revision; a test proves it equal to the newest file of `migrations/versions`."""
+
+_LOCK_KEY: Final = 0x5348_554E
+"""PostgreSQL advisory lock that upgrades hold ("SHUN")."""
+
+
+def head_revision() -> str:
+    """The schema that this code needs."""
+    return _HEAD
+
+
+def current_revision(conn: Connection) -> str | None:
+    """The schema that the database has; None: none yet."""
+    if not inspect(conn).has_table("alembic_version"):
+        return None
+    return conn.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def upgrade(url: str) -> None:
+    """Upgrade in one transaction, under a lock: of two that start at once, the second finds the work done.
+
+    Raises:
+        UnusableDatabase: the database has a revision that this code does not know, so a newer Shunter wrote it.
+    """
+    path = url.removeprefix("sqlite:///")
+    if path != url:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    database = Database.connect(url, readers=1)
+    try:
+        if database.read(current_revision) != _HEAD:
+            database.write(_upgrade)
+    finally:
+        database.close()
+
+
+def _upgrade(conn: Connection) -> None:
+    # On SQLite the write transaction itself is the lock.
+    if conn.dialect.name == "postgresql":
+        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+    found = current_revision(conn)
+    if found == _HEAD:
+        return
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = alembic_config()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise UnusableDatabase(f"the database has schema {found}, which this Shunter does not know: use a newer one")
+    config.attributes["connection"] = conn
+    command.upgrade(config, "head")
+
+
+def alembic_config() -> Config:
+    """Alembic's settings; put an open connection into `attributes["connection"]` before a command runs."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config

@@ -1,0 +1,138 @@
+"""Folds a provider's listing into the ledger: who is there, who is not, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_schemas.states import NodeState
+from sqlalchemy import Connection, bindparam, select, update
+
+from shunter_store import due
+from shunter_store.ledger_rows import ACCRUED, COLUMNS, NodeRow, ScannedNode
+from shunter_store.sqltypes import Json, UtcTime, db_now
+from shunter_store.tables import nodes
+
+SCANS_FOR_PROOF: Final = 2
+"""Complete listings in a row that must not show a node before its absence is believed."""
+
+_GONE: Final = "gone"
+
+_LIVE = (
+    select(*COLUMNS)
+    .where(nodes.c.instance == bindparam("of_instance"), nodes.c.state != NodeState.GONE)
+    .order_by(nodes.c.id)
+    .with_for_update(key_share=True)
+)
+_SEEN = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(
+        absent_scans=0,
+        condition=bindparam("shown"),
+        condition_reason=bindparam("why"),
+        addresses=bindparam("reached_at", type_=Json),
+        scanned_at=bindparam("at", type_=UtcTime),
+    )
+)
+_FOUND = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(handle=bindparam("new_handle"), created_at=db_now(), state=bindparam("new_state"))
+)
+_PRICED = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(accrued_usd=ACCRUED, accrued_at=db_now(), billed_usd_per_hour=bindparam("rate"))
+)
+_MISSED = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(
+        absent_scans=nodes.c.absent_scans + 1,
+        condition=bindparam("shown"),
+        scanned_at=bindparam("at", type_=UtcTime),
+    )
+)
+
+
+def observe_scan(  # noqa: PLR0913 - a listing and its circumstances, by keyword
+    conn: Connection,
+    *,
+    instance: str,
+    account: str,
+    views: Sequence[ScannedNode],
+    complete: bool,
+    at: datetime,
+    rows_before: Collection[str],
+) -> list[str]:
+    """Compare one listing with the ledger; wake and return the jobs whose nodes changed.
+
+    A node is matched by its handle; a row without handle (an ambiguous create) by its token, and takes the handle. A
+    listing counts as not showing a node only if it is complete, was made by the row's own account, and could have
+    shown it. Rows that did not change are not written.
+
+    Args:
+        at: when the listing began.
+        rows_before: ids of the rows whose absence would mean something: read before the listing began, and old enough
+            for the plugin's visibility delay.
+    """
+    listing = _Listing(views)
+    changed: set[str] = set()
+    for row in [NodeRow(*found) for found in conn.execute(_LIVE, {"of_instance": instance})]:
+        view = listing.of(row)
+        if view is not None and view.condition != _GONE:
+            moved = _see(conn, row, view, at)
+        else:
+            could_show = complete and account == row.account and row.id in rows_before
+            moved = could_show and _past_deadline(row, at) and _miss(conn, row, at)
+        if moved:
+            changed.add(row.job_id)
+    due.wake(conn, changed)
+    return sorted(changed)
+
+
+class _Listing:
+    """Views by handle, and by token for rows whose handle nobody knows."""
+
+    def __init__(self, views: Sequence[ScannedNode]) -> None:
+        self._by_handle = {view.handle: view for view in views}
+        self._by_token = {view.token: view for view in views if view.token is not None}
+
+    def of(self, row: NodeRow) -> ScannedNode | None:
+        if row.handle is not None:
+            return self._by_handle.get(row.handle)
+        return self._by_token.get(row.token)
+
+
+def _see(conn: Connection, row: NodeRow, view: ScannedNode, at: datetime) -> bool:
+    addresses = dict(view.addresses or {})
+    found = row.handle is None
+    if found:
+        state = NodeState.BOOTING if row.state in (NodeState.CREATING, NodeState.UNKNOWN) else row.state
+        conn.execute(_FOUND, {"node": row.id, "new_handle": view.handle, "new_state": state})
+    rate = view.billed_usd_per_hour
+    if rate is not None and rate != row.billed_usd_per_hour:
+        conn.execute(_PRICED, {"node": row.id, "rate": rate})
+    shown = (view.condition, view.reason or None, addresses)
+    moved = shown != (row.condition, row.condition_reason, row.addresses)
+    if moved or row.absent_scans:
+        values = {"shown": view.condition, "why": view.reason or None, "reached_at": addresses, "at": at}
+        conn.execute(_SEEN, {"node": row.id, **values})
+    return found or moved or row.absent_scans >= SCANS_FOR_PROOF
+
+
+def _miss(conn: Connection, row: NodeRow, at: datetime) -> bool:
+    """Count one absence more, up to the proof; true when this one completes it."""
+    if row.absent_scans >= SCANS_FOR_PROOF:
+        return False
+    proven = row.absent_scans + 1 >= SCANS_FOR_PROOF
+    values: dict[str, Any] = {"node": row.id, "shown": _GONE if proven else row.condition, "at": at}
+    conn.execute(_MISSED, values)
+    return proven
+
+
+def _past_deadline(row: NodeRow, at: datetime) -> bool:
+    """A create call that may still be under way makes absence meaningless."""
+    return row.handle is not None or (row.create_deadline_at is not None and at > row.create_deadline_at)
