@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic.config import JsonDict
 
 LARGEST_INT = 2**53 - 1
 """The largest integer that every JSON reader holds exactly."""
@@ -60,6 +61,9 @@ def text_like(pattern: str, words: str, *, max_length: int | None = None) -> Str
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _DOTTED = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
+
+CLOSED_KEYS: Final[JsonDict] = {"additionalProperties": False}
+"""For `json_schema_extra` of a mapping whose keys have a pattern: without it JSON Schema lets other keys pass."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 Path = Annotated[

@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, JsonValue, Tag
 
-from shunter_schemas.base import Count, CountOrZero, OpenFraction, Part, Path, Target, Text, VariableName, text_like
+from shunter_schemas.base import (
+    CLOSED_KEYS,
+    Count,
+    CountOrZero,
+    OpenFraction,
+    Part,
+    Path,
+    Target,
+    Text,
+    VariableName,
+    text_like,
+)
 
 Tokenizer = Annotated[
     str, text_like(r"^(bytes|model|input:.{1,1000})$", "must be `bytes`, `model` or `input:NAME[/path]`")
@@ -200,6 +211,7 @@ class SyntheticData(_Data):
     )
     fields: dict[VariableName, SyntheticField] = Field(
         default_factory=dict,
+        json_schema_extra=CLOSED_KEYS,
         description="The tensors of one sample by name. Empty: random tokens for a `transformer` model.",
         examples=[{"image": {"shape": [3, 32, 32], "dtype": "float32"}}],
     )

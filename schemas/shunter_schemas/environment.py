@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Part, Path, SecretName, VariableName, text_like
+from shunter_schemas.base import CLOSED_KEYS, Part, Path, SecretName, VariableName, text_like
 
 Requirement = Annotated[
     str, text_like(r"^[A-Za-z0-9][^\n\r\x00]{0,511}$", "must be one line that names a package, without options")
@@ -51,6 +51,7 @@ class Environment(Part):
     )
     variables: dict[VariableName, Annotated[str, StringConstraints(max_length=32_768)]] = Field(
         default_factory=dict,
+        json_schema_extra=CLOSED_KEYS,
         description="Environment variables of the ranks; `${…}` is replaced as in arguments.",
         examples=[{"TOKENIZERS_PARALLELISM": "false"}],
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Name, NotNegative, Part, text_like
+from shunter_schemas.base import CLOSED_KEYS, Name, NotNegative, Part, text_like
 from shunter_schemas.environment import Environment
 from shunter_schemas.inputs import Input, InputName
 from shunter_schemas.limits import Limits, Recovery
@@ -45,7 +45,10 @@ class JobSpec(Part):
     version: Literal["1"] = Field(description="Version of the document.", examples=["1"])
     name: Name = Field(description="A label for people; it need not be unique.", examples=["sft-8b"])
     labels: Labels = Field(
-        default_factory=dict, description="Labels to filter and group by.", examples=[{"team": "nlp"}]
+        default_factory=dict,
+        json_schema_extra=CLOSED_KEYS,
+        description="Labels to filter and group by.",
+        examples=[{"team": "nlp"}],
     )
     priority: Priority = Field(
         default="normal",
@@ -59,6 +62,7 @@ class JobSpec(Part):
     )
     inputs: Annotated[dict[InputName, Input], Field(max_length=64)] = Field(
         default_factory=dict,
+        json_schema_extra=CLOSED_KEYS,
         description="Read-only data for every node, by name.",
         examples=[{"train": {"from": "./data"}}],
     )
@@ -79,7 +83,7 @@ class JobSpec(Part):
         default=Limits(), description="When the service stops the job.", examples=[{"max_duration_s": 3600}]
     )
     recovery: Recovery = Field(
-        default=Recovery(), description="What happens after a failure.", examples=[{"node_recoveries": 10}]
+        default=Recovery(), description="How often the job is started again.", examples=[{"node_recoveries": 10}]
     )
     environment: Environment = Field(
         default=Environment(),

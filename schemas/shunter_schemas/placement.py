@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from shunter_schemas.base import Part, Slug, text_like
+from shunter_schemas.base import CLOSED_KEYS, Part, Slug, text_like
 
 Jurisdiction = Annotated[str, text_like(r"^(EEA|[A-Z]{2})$", "must be EU, EEA or an ISO country code of two capitals")]
 Region = Annotated[str, text_like(r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,126}$", "must be the name of a region")]
@@ -33,6 +33,7 @@ class Placement(Part):
     )
     options: dict[Slug, dict[str, JsonValue]] = Field(
         default_factory=dict,
+        json_schema_extra=CLOSED_KEYS,
         description="Options by provider instance, checked by its plugin.",
         examples=[{"slurm-a": {"qos": "long"}}],
     )

@@ -97,7 +97,11 @@ class Transition(Answer):
 
     at: Timestamp = Field(description="When.", examples=[_AT])
     from_: State | None = Field(
-        default=None, alias="from", description="The state before. Null: the job was accepted.", examples=["queued"]
+        default=None,
+        validation_alias="from",
+        serialization_alias="from",
+        description="The state before. Null: the job was accepted.",
+        examples=["queued"],
     )
     to: State = Field(description="The state after.", examples=["provisioning"])
     reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["done"])
