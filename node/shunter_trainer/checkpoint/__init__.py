@@ -1,0 +1,1 @@
+"""Checkpoints: one layout for every strategy, whole or not there at all."""

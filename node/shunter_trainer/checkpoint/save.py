@@ -1,0 +1,159 @@
+"""Writing checkpoints while the training goes on.
+
+`save` copies this rank's share of the state and returns; a thread writes it, and at the end of all files the leader of
+each node commits the folder. What is replicated on every rank is copied and written by one rank only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from shunter_trainer.checkpoint.manifest import (
+    POSITION,
+    TEMPORARY,
+    FileEntry,
+    commit,
+    describe,
+    sync_folder,
+    write_durably,
+)
+from shunter_trainer.checkpoint.prune import prune
+from shunter_trainer.failures import CheckpointFault, PeerLost, speaks_of_lost_peer
+from shunter_trainer.gang import Gang
+from shunter_trainer.strategies.names import MODEL, OPTIMIZER
+
+_METADATA = ".metadata"
+_SHARED_OUT = (MODEL, OPTIMIZER)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a training stands; `trainer.json` of a checkpoint.
+
+    Random numbers need no state: dropout and augmentation are seeded by step, rank and sample.
+    """
+
+    step: int
+    samples_seen: int
+    workload_sha256: str
+    world_size: int
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Where checkpoints go and how many stay."""
+
+    root: Path
+    generation: str
+    keep: int
+    best_by: str | None
+
+
+class Saver:
+    """Writes the checkpoints of one rank. Every rank calls `save` at the same steps."""
+
+    def __init__(self, policy: Policy, gang: Gang) -> None:
+        self._policy = policy
+        self._gang = gang
+        self._group: dist.ProcessGroup | None = None
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._running: Future[None] | None = None
+        self.blocked_s = 0.0
+        """How long the training stood still for the last `save`."""
+
+    def save(self, state: Mapping[str, Any], position: Position, values: Mapping[str, float]) -> None:
+        """Begin a checkpoint; waits for the one before it.
+
+        Raises: CheckpointFault when the one before it could not be written.
+        """
+        began = time.perf_counter()
+        self.wait()
+        if self._group is None:
+            # A group of its own, so that the thread's messages never mix with the training's.
+            group = dist.new_group(backend="gloo")
+            assert isinstance(group, dist.ProcessGroup)
+            self._group = group
+        copy = own_share(state, self._gang)
+        self._running = self._pool.submit(self._write, copy, position, dict(values))
+        self.blocked_s = time.perf_counter() - began
+
+    def wait(self) -> None:
+        """Return when the last checkpoint is committed.
+
+        Raises: CheckpointFault when it could not be written.
+        """
+        running, self._running = self._running, None
+        if running is None:
+            return
+        try:
+            running.result()
+        except BaseException as error:  # what torch raises here is no Exception
+            if speaks_of_lost_peer(str(error)):
+                raise PeerLost(f"Another rank is gone: it was lost while a checkpoint was written ({error})") from error
+            cause = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+            raise CheckpointFault(f"a checkpoint could not be written to {self._policy.root}: {cause}") from error
+
+    def _write(self, state: dict[str, Any], position: Position, values: dict[str, float]) -> None:
+        # Heavy (0.7 s), and needed by nothing else: imported here, beside the running training.
+        from torch.distributed.checkpoint.filesystem import FileSystemWriter
+        from torch.distributed.checkpoint.state_dict_saver import save
+
+        policy, gang = self._policy, self._gang
+        temporary = policy.root / f"{TEMPORARY}step-{position.step:08d}-{policy.generation}"
+        temporary.mkdir(exist_ok=True)
+        writer = FileSystemWriter(temporary, sync_files=True, overwrite=False)
+        save(state, storage_writer=writer, process_group=self._group)
+        files = self._gather(describe(temporary, self._own_files(temporary, position)))
+        if gang.leads_node:
+            commit(temporary, policy.root, position.step, values, files)
+            prune(policy.root, position.step, policy.keep, policy.best_by)
+
+    def _own_files(self, temporary: Path, position: Position) -> list[str]:
+        rank = self._gang.rank
+        own = [file.name for file in temporary.glob(f"__{rank}_*")]
+        if rank == 0:
+            write_durably(temporary / POSITION, json.dumps(asdict(position), indent=1))
+            own += [_METADATA, POSITION]
+        sync_folder(temporary)
+        return own
+
+    def _gather(self, own: list[FileEntry]) -> list[FileEntry]:
+        """The files of this node's ranks; returns when every rank has written its own."""
+        gang = self._gang
+        everyone: list[Any] = [None] * gang.world_size
+        dist.all_gather_object(everyone, own, group=self._group)
+        first = gang.rank - gang.local_rank
+        return [entry for entries in everyone[first : first + gang.local_world_size] for entry in entries]
+
+
+def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
+    """A copy, on the CPU, of what this rank writes: its shards, and its part of what every rank holds.
+
+    Replicated parameters and optimizer state go to the rank with the fewest bytes so far; buffers and settings go to
+    rank 0, whose values count where ranks differ.
+    """
+    load = [0] * gang.world_size
+    share: dict[str, Any] = {}
+    for name, value in sorted(state.items(), key=lambda item: (-_size(item[1]), item[0])):
+        if hasattr(value, "placements"):  # a DTensor, told without its heavy module
+            share[name] = value.detach().clone().cpu()
+            continue
+        writer = load.index(min(load)) if isinstance(value, Tensor) and name.startswith(_SHARED_OUT) else 0
+        load[writer] += _size(value)
+        if writer == gang.rank:
+            share[name] = value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
+    return share
+
+
+def _size(value: Any) -> int:
+    return value.numel() * value.element_size() if isinstance(value, Tensor) else 0

@@ -1,0 +1,42 @@
+"""Losses and gradients must stay finite: a few bad steps in a row are left out, more end the training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shunter_trainer.failures import NonFinite
+
+PATIENCE_STEPS = 5
+
+
+class FiniteGuard:
+    """Counts bad steps in a row. Every rank sees the same numbers, so all give up at the same step."""
+
+    def __init__(self, patience_steps: int = PATIENCE_STEPS) -> None:
+        self._patience_steps = patience_steps
+        self._bad_in_a_row = 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the newest step was good; nothing else is worth a checkpoint."""
+        return self._bad_in_a_row == 0
+
+    def check(self, first_step: int, losses: Sequence[float], norms: Sequence[float]) -> None:
+        """Look at consecutive steps; `norms` is empty where gradients are not measured at each step.
+
+        Raises: NonFinite after too many bad ones in a row.
+        """
+        for offset, loss in enumerate(losses):
+            norm = norms[offset] if offset < len(norms) else 0.0
+            if math.isfinite(loss) and math.isfinite(norm):
+                self._bad_in_a_row = 0
+                continue
+            self._bad_in_a_row += 1
+            if self._bad_in_a_row >= self._patience_steps:
+                what = f"the loss is {loss}" if not math.isfinite(loss) else f"the norm of the gradients is {norm}"
+                raise NonFinite(
+                    f"At step {first_step + offset} {what}, and so in {self._bad_in_a_row} steps in a row. "
+                    "Lower workload.optimizer.lr, lengthen the warm-up, set workload.gradient_clip_norm, "
+                    "or look for bad samples."
+                )

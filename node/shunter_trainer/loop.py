@@ -1,0 +1,202 @@
+"""The one training loop. It knows no strategy, no model and no data, only their interfaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shunter_schemas.training import TrainingCheckpoint
+from torch import Tensor
+
+from shunter_trainer.checkpoint.save import Position, Saver
+from shunter_trainer.data.stream import Micro, Stream
+from shunter_trainer.evaluation import Evaluator
+from shunter_trainer.guards.finite import FiniteGuard
+from shunter_trainer.guards.hang import HangWatchdog
+from shunter_trainer.guards.stop import StopWish
+from shunter_trainer.optim.schedules import Factor
+from shunter_trainer.pace import Notes, Pace
+from shunter_trainer.reports import Reports, progress_line
+from shunter_trainer.strategies.base import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a training is to do, as plain numbers."""
+
+    total_steps: int
+    global_size: int
+    tokens_per_sample: int
+    peak_lr: float | None
+    """None: the user's optimizer has its own."""
+    factor: Factor
+    clip_norm: float | None
+    checkpoint: TrainingCheckpoint
+    evaluate_every: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Those who do it."""
+
+    strategy: Strategy
+    stream: Stream
+    evaluator: Evaluator | None
+    saver: Saver
+    reports: Reports
+    watchdog: HangWatchdog
+    stop: StopWish
+    pace: Pace
+    seed_step: Callable[[int], None]
+    """Seeds dropout and the like for a step on this rank."""
+
+
+class Loop:
+    """Runs a training from `position` to its last step."""
+
+    def __init__(self, course: Course, crew: Crew, start: Position) -> None:
+        self._course = course
+        self._crew = crew
+        self._start = start
+        self._saved_step = start.step
+        self._guard = FiniteGuard()
+        self._values: dict[str, float] = {}
+        self._stop_agreed = self._save_agreed = False
+        self._began = self._saved_at = time.monotonic()
+        self._next_milestone = self._milestone_after(start.step)
+
+    def run(self) -> bool:
+        """True when the training is complete, False when it was stopped on request. Its last checkpoint is saved."""
+        complete = True
+        for step in range(self._start.step + 1, self._course.total_steps + 1):
+            self._advance(step)
+            self._look(step)
+            if self._stop_agreed and step < self._course.total_steps:
+                complete = False
+                break
+        with self._crew.watchdog.slow_phase("checkpoint"):
+            self._crew.saver.wait()
+        return complete
+
+    def _advance(self, step: int) -> None:
+        """One optimizer step."""
+        crew, course = self._crew, self._course
+        strategy = crew.strategy
+        micros = crew.stream.next_step()
+        crew.seed_step(step)
+        loss = self._learn(micros[0], 1) if len(micros) == 1 else self._accumulate(micros)
+        measured = course.clip_norm is not None or step >= crew.pace.next_look or step >= self._next_milestone
+        norm = strategy.clip(course.clip_norm) if measured else None
+        lr = None if course.peak_lr is None else course.peak_lr * course.factor(step)
+        strategy.step(lr, norm)
+        crew.pace.note(loss, norm)
+        crew.watchdog.beat()
+
+    def _accumulate(self, micros: Sequence[Micro]) -> Tensor:
+        with self._crew.strategy.hold_gradients():
+            loss = self._learn(micros[0], len(micros))
+            for micro in micros[1:-1]:
+                loss = loss + self._learn(micro, len(micros))
+        return loss + self._learn(micros[-1], len(micros))
+
+    def _learn(self, micro: Micro, count: int) -> Tensor:
+        loss = self._crew.strategy.compute(micro.batch)
+        if micro.weight is not None:
+            loss = loss * micro.weight
+        elif count > 1:
+            loss = loss / count
+        self._crew.strategy.backward(loss)
+        return loss.detach()
+
+    def _look(self, step: int) -> None:
+        """When it is time to: compare notes with the other ranks, and do what was agreed on."""
+        pace = self._crew.pace
+        at_milestone = step >= self._next_milestone
+        if pace.waiting:
+            self._publish(self._hear(step))
+        if at_milestone or step >= pace.next_look:
+            pace.send(step, self._crew.stop.wanted, self._save_is_due())
+            if at_milestone or pace.steps_are_slow:
+                self._hear(step)
+                if not at_milestone:
+                    self._publish(step)
+        if at_milestone or self._stop_agreed or self._save_agreed:
+            self._pause(step)
+
+    def _hear(self, step: int) -> int:
+        """Read the notes that are on their way; the step that they are about."""
+        notes = self._crew.pace.read(step)
+        unmeasured = [0.0] * (len(notes.losses) - len(notes.norms))
+        self._guard.check(notes.step - len(notes.losses) + 1, notes.losses, unmeasured + notes.norms)
+        self._crew.watchdog.pace(notes.step_s)
+        self._stop_agreed |= notes.stop
+        self._save_agreed |= notes.save
+        self._values.update(self._measured(notes))
+        return notes.step
+
+    def _measured(self, notes: Notes) -> dict[str, float]:
+        course = self._course
+        values = {"loss": notes.losses[-1], "step_time_s": notes.step_s}
+        if notes.norms:
+            values["grad_norm"] = notes.norms[-1]
+        if course.peak_lr is not None:
+            values["lr"] = course.peak_lr * course.factor(notes.step)
+        if notes.step_s > 0:
+            values["samples_per_s"] = course.global_size / notes.step_s
+            if course.tokens_per_sample:
+                values["tokens_per_s"] = values["samples_per_s"] * course.tokens_per_sample
+        return values
+
+    def _publish(self, step: int) -> None:
+        values, self._values = self._values, {}
+        total, done = self._course.total_steps, step - self._start.step
+        eta_s = (time.monotonic() - self._began) / done * (total - step) if done else None
+        self._crew.reports.point(step, values, total, eta_s)
+        self._crew.reports.say(progress_line(step, total, values, eta_s))
+
+    def _pause(self, step: int) -> None:
+        """Evaluate and save, as far as this step asks for it."""
+        paused_at = time.perf_counter()
+        at_end = step == self._course.total_steps
+        measured: dict[str, float] = {}
+        every = self._course.evaluate_every
+        if self._crew.evaluator and every and (step % every == 0 or at_end):
+            measured = self._crew.evaluator.run(self._crew.strategy, self._crew.watchdog.beat)
+        if step >= self._next_milestone:
+            self._values.update(measured)
+            loss = self._values.get("loss")
+            self._publish(step)
+            self._next_milestone = self._milestone_after(step)
+            measured = measured if loss is None else {"loss": loss, **measured}
+        if at_end or self._stop_agreed or self._save_agreed or _is_multiple(step, self._course.checkpoint.every_steps):
+            self._save(step, measured)
+        self._crew.pace.leave_out(time.perf_counter() - paused_at)
+
+    def _save(self, step: int, values: Mapping[str, float]) -> None:
+        self._save_agreed = False
+        if step == self._saved_step:
+            return
+        if not self._guard.healthy:
+            self._crew.reports.say(f"step {step}: not saved, since its loss or gradients are not finite")
+            return
+        passed = (step - self._start.step) * self._course.global_size
+        position = replace(self._start, step=step, samples_seen=self._start.samples_seen + passed)
+        with self._crew.watchdog.slow_phase("checkpoint"):
+            self._crew.saver.save(self._crew.strategy.state(), position, values)
+        self._values["checkpoint_blocked_s"] = self._crew.saver.blocked_s
+        self._saved_step, self._saved_at = step, time.monotonic()
+
+    def _save_is_due(self) -> bool:
+        every_s = self._course.checkpoint.every_s
+        return every_s is not None and time.monotonic() - self._saved_at >= every_s
+
+    def _milestone_after(self, step: int) -> int:
+        """The next step at which something is evaluated or saved for certain."""
+        intervals = (self._course.checkpoint.every_steps, self._course.evaluate_every)
+        following = [(step // every + 1) * every for every in intervals if every]
+        return min([*following, max(self._course.total_steps, step + 1)])
+
+
+def _is_multiple(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0

@@ -1,0 +1,1 @@
+"""Models: our own transformer, and whatever the user's `module:name` builds."""

@@ -1,0 +1,72 @@
+"""The folders and files that the agent gives this rank, and what a path of the document means here."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shunter_trainer.failures import UserFault
+
+_INPUT = "input:"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where this rank reads and writes. The source folder is the working directory."""
+
+    document: Path
+    inputs: Path
+    checkpoints: Path
+    resume: Path | None
+    output: Path
+    metrics: Path | None
+    generation: str
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str] = os.environ) -> Places:
+        """Raises: UserFault when `SHUNTER_DOCUMENT` is missing (the trainer was started by hand)."""
+        document = environ.get("SHUNTER_DOCUMENT")
+        if not document:
+            raise UserFault("/", "SHUNTER_DOCUMENT must name the file that holds the job document")
+        resume = environ.get("SHUNTER_RESUME_DIR")
+        metrics = environ.get("SHUNTER_METRICS_FILE")
+        return Places(
+            document=Path(document),
+            inputs=Path(environ.get("SHUNTER_INPUTS_DIR", "inputs")),
+            checkpoints=Path(environ.get("SHUNTER_CHECKPOINT_DIR", "checkpoints")),
+            resume=Path(resume) if resume else None,
+            output=Path(environ.get("SHUNTER_OUTPUT_DIR", "output")),
+            metrics=Path(metrics) if metrics else None,
+            generation=environ.get("SHUNTER_GENERATION", "0"),
+        )
+
+    def resolve(self, path: str) -> Path:
+        """A path of the document: `input:NAME[/path]`, else relative to the source."""
+        if path.startswith(_INPUT):
+            return self.inputs / path.removeprefix(_INPUT)
+        return Path(path)
+
+    def files(self, path: str, pointer: str) -> list[Path]:
+        """The files that a path or pattern of the document names, in an order that is the same on every node.
+
+        Raises: UserFault, with what is there instead, when there are none.
+        """
+        place = self.resolve(path)
+        found = sorted(Path(name) for name in glob.glob(str(place), recursive=True))
+        files = [name for name in found if name.is_file()]
+        if files:
+            return files
+        if found:
+            raise UserFault(pointer, f"{path!r} is a folder; name its files, such as {path.rstrip('/') + '/*'!r}")
+        raise UserFault(pointer, f"no file matches {path!r} ({_nearest(place)})")
+
+
+def _nearest(place: Path) -> str:
+    folder = next(parent for parent in (*place.parents, Path("/")) if parent.is_dir())
+    names = sorted(entry.name for entry in folder.iterdir())
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    where = "the source folder" if folder == Path() else f"{folder.name or folder}/"
+    return f"{where} holds {shown}" if names else f"{where} is empty"

@@ -1,0 +1,81 @@
+"""What a rank tells its agent: JSON lines in `SHUNTER_METRICS_FILE`, and a few lines for people from rank 0."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Reports:
+    """The metrics file of one rank; lines are flushed one by one. Without a file, only people are told."""
+
+    def __init__(self, file: Path | None, is_main: bool) -> None:
+        self._file = file.open("a", encoding="utf-8") if file else None
+        self._is_main = is_main
+
+    def up(self) -> None:
+        """This rank has joined the gang."""
+        self._write({"event": "up"})
+
+    def failure(self, reason: str, message: str) -> None:
+        """Why this rank is about to end; also in torchrun's error file, where one is asked for."""
+        self._write({"event": "failure", "reason": reason, "message": message})
+        if error_file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+            _write_error_file(Path(error_file), message)
+
+    def point(self, step: int, values: Mapping[str, float], total_steps: int, eta_s: float | None) -> None:
+        """One metric point, from rank 0 only. Values that are no finite numbers are left out (JSON has none)."""
+        if not self._is_main:
+            return
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        line = {"step": step, **finite, "total_steps": total_steps, "at": round(time.time(), 3)}
+        if eta_s is not None:
+            line["eta_s"] = round(eta_s, 1)
+        self._write(line)
+
+    def say(self, text: str) -> None:
+        """A line for people, once for the whole gang."""
+        if self._is_main:
+            print(text, flush=True)
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        except OSError as error:  # a full disk must not end a healthy training
+            print(f"a metrics line was lost: {error}", file=sys.stderr, flush=True)
+
+
+def progress_line(step: int, total_steps: int, values: Mapping[str, float], eta_s: float | None) -> str:
+    """One step in words."""
+    parts = [f"step {step}/{total_steps}"]
+    parts += [f"{label} {values[name]:{form}}" for name, label, form in _SHOWN if name in values]
+    if eta_s is not None:
+        parts.append(f"eta {eta_s:.0f} s")
+    return "  ".join(parts)
+
+
+_SHOWN = (
+    ("loss", "loss", ".4f"),
+    ("val_loss", "val_loss", ".4f"),
+    ("lr", "lr", ".3g"),
+    ("grad_norm", "grad_norm", ".3f"),
+    ("tokens_per_s", "tokens/s", ".0f"),
+    ("samples_per_s", "samples/s", ".1f"),
+)
+
+
+def _write_error_file(path: Path, message: str) -> None:
+    body = {"message": {"message": message, "extraInfo": {"py_callstack": "", "timestamp": str(int(time.time()))}}}
+    try:
+        path.write_text(json.dumps(body), encoding="utf-8")
+    except OSError as error:
+        print(f"the error file {path} could not be written: {error}", file=sys.stderr, flush=True)

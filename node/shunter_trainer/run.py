@@ -1,0 +1,192 @@
+"""One rank from its start to its end: join, build, resume, train, export, leave."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import traceback
+from functools import partial
+
+import torch
+from shunter_schemas.training import TrainingWorkload
+
+from shunter_trainer import deferred_dynamo
+from shunter_trainer.checkpoint.manifest import sweep
+from shunter_trainer.checkpoint.save import Policy, Position, Saver
+from shunter_trainer.data.build import DataSets, build_data
+from shunter_trainer.data.geometry import Geometry, cut, total_steps
+from shunter_trainer.data.order import mix
+from shunter_trainer.data.samples import Unindexed
+from shunter_trainer.data.stream import Seat, open_stream
+from shunter_trainer.document import Task, read_task
+from shunter_trainer.evaluation import Evaluator
+from shunter_trainer.export import export
+from shunter_trainer.failures import UserFault, explain
+from shunter_trainer.gang import Gang, join, leave
+from shunter_trainer.guards.hang import HangWatchdog
+from shunter_trainer.guards.stop import EX_TEMPFAIL, StopWish
+from shunter_trainer.loop import Course, Crew, Loop
+from shunter_trainer.models.build import Built, build_model
+from shunter_trainer.models.objective import Objective
+from shunter_trainer.optim.optimizers import optimizer_maker
+from shunter_trainer.optim.schedules import schedule_factor
+from shunter_trainer.pace import Pace, every_steps_from_environment
+from shunter_trainer.places import Places
+from shunter_trainer.reports import Reports
+from shunter_trainer.strategies import strategy_for
+from shunter_trainer.strategies.base import Parts, Strategy
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def run_rank() -> int:
+    """The exit code of this rank. Failures are reported in the metrics file and on stderr."""
+    stop = StopWish()
+    stop.listen()
+    reports = Reports(None, is_main=False)
+    try:
+        gang = Gang.from_environment()
+        places = Places.from_environment()
+        reports = Reports(places.metrics, gang.is_main)
+        complete = _train(gang, places, reports, stop)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:  # also what torch's checkpoints raise, and a user's sys.exit()
+        _report(error, reports)
+        return 1
+    return 0 if complete else EX_TEMPFAIL
+
+
+def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool:
+    task = read_task(places.document)
+    watchdog = HangWatchdog(reports.failure)
+    watchdog.start()
+    if gang.leads_node:
+        sweep(places.checkpoints)
+    join(gang)
+    reports.up()
+    if task.workload.compile is not True:
+        deferred_dynamo.defer()
+    data = build_data(task.workload, places)
+    built = build_model(task.workload, gang.device)
+    strategy, objective = _prepared(task, built, gang)
+    course, geometry = _course(task.workload, data, gang)
+    start = _resumed(task, strategy, places, gang, reports)
+    crew = Crew(
+        strategy=strategy,
+        stream=open_stream(
+            data.train, Seat(geometry, gang.rank, gang.device, task.workload.seed, start.samples_seen), data.workers
+        ),
+        evaluator=_evaluator(task.workload, data, objective, geometry, gang),
+        saver=Saver(_policy(task.workload, places), gang),
+        reports=reports,
+        watchdog=watchdog,
+        stop=stop,
+        pace=Pace(gang, start.step, every_steps_from_environment()),
+        seed_step=partial(_seed_step, task.workload.seed, gang),
+    )
+    # What was made so far lives to the end: the collector need not look at it in every step.
+    gc.enable()
+    gc.freeze()
+    complete = Loop(course, crew, start).run()
+    crew.stream.close()
+    with watchdog.slow_phase("export"):
+        if complete:
+            export(strategy, built.config, places.output, gang)
+        leave(gang)
+    return complete
+
+
+def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective]:
+    workload = task.workload
+    objective = Objective(workload.loss, built.accepts, own_labels=workload.model.kind == "transformer")
+    make_optimizer, peak_lr = optimizer_maker(workload.optimizer)
+    strategy = strategy_for(task.strategy)
+    strategy.prepare(
+        Parts(
+            module=built.module,
+            objective=objective,
+            make_optimizer=make_optimizer,
+            keeps_groups=peak_lr is None,
+            compute_dtype=_DTYPES[workload.dtypes.compute],
+            reduce_dtype=_DTYPES[workload.dtypes.reduce],
+            gang=gang,
+        )
+    )
+    return strategy, objective
+
+
+def _course(workload: TrainingWorkload, data: DataSets, gang: Gang) -> tuple[Course, Geometry]:
+    geometry = cut(workload, gang.world_size)
+    train = data.train
+    count, tokens = (None, 0) if isinstance(train, Unindexed) else (len(train), train.tokens_per_sample)
+    steps = total_steps(workload, count)
+    course = Course(
+        total_steps=steps,
+        global_size=geometry.global_size,
+        tokens_per_sample=tokens,
+        peak_lr=optimizer_maker(workload.optimizer)[1],
+        factor=schedule_factor(workload.schedule, steps),
+        clip_norm=workload.gradient_clip_norm,
+        checkpoint=workload.checkpoint,
+        evaluate_every=workload.evaluation.every_steps if workload.evaluation else None,
+    )
+    return course, geometry
+
+
+def _evaluator(
+    workload: TrainingWorkload, data: DataSets, objective: Objective, geometry: Geometry, gang: Gang
+) -> Evaluator | None:
+    if workload.evaluation is None or data.validation is None:
+        return None
+    return Evaluator(data.validation, workload, objective, geometry, gang)
+
+
+def _policy(workload: TrainingWorkload, places: Places) -> Policy:
+    return Policy(places.checkpoints, places.generation, workload.checkpoint.keep, workload.checkpoint.keep_best)
+
+
+def _resumed(task: Task, strategy: Strategy, places: Places, gang: Gang, reports: Reports) -> Position:
+    """Where the training stands: at the checkpoint to resume from, else at its beginning."""
+    fresh = Position(0, 0, task.digest, gang.world_size, task.strategy.kind)
+    if places.resume is None:
+        return fresh
+    # Heavy imports, needed only here.
+    from shunter_trainer.checkpoint.load import find_checkpoint, load_checkpoint
+
+    began = time.perf_counter()
+    folder = find_checkpoint(places.resume)
+    saved = load_checkpoint(folder, strategy, gang)
+    if saved.workload_sha256 != task.digest:
+        reports.say(f"{folder.name} was saved under another document; its weights are taken over all the same")
+    reports.say(f"resumed from {folder.name} in {time.perf_counter() - began:.2f} s")
+    return Position(saved.step, saved.samples_seen, task.digest, gang.world_size, task.strategy.kind)
+
+
+def _seed_step(seed: int, gang: Gang, step: int) -> None:
+    """Seed dropout by (seed, step, rank): nothing about it needs to be saved."""
+    value = mix(seed, step, gang.rank) >> 1
+    torch.default_generator.manual_seed(value)
+    if gang.device.type == "cuda":
+        torch.cuda.default_generators[gang.device.index].manual_seed(value)
+
+
+def _report(error: BaseException, reports: Reports) -> None:
+    reason, message = explain(error)
+    if isinstance(error, UserFault) and error.__cause__ is None:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    else:
+        traceback.print_exception(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reports.failure(reason, message)
+
+
+def main() -> None:
+    """Never returns: interpreter shutdown under a live process group may abort after success."""
+    code = run_rank()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

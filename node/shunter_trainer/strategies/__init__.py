@@ -1,0 +1,24 @@
+"""Strategies: how one training is spread over a gang. `strategy_for` is the only place that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shunter_trainer.failures import UserFault
+from shunter_trainer.strategies.base import Strategy
+from shunter_trainer.strategies.ddp import Ddp
+
+_STRATEGIES: dict[str, Callable[[Any], Strategy]] = {"ddp": Ddp}
+
+
+def strategy_for(document: Any) -> Strategy:
+    """The adapter for `strategy` of the document.
+
+    Raises: UserFault when there is none yet.
+    """
+    maker = _STRATEGIES.get(document.kind)
+    if maker is None:
+        available = ", ".join(_STRATEGIES)
+        raise UserFault("/strategy/kind", f"{document.kind!r} is not available yet (available: {available})")
+    return maker(document)

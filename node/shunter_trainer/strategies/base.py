@@ -1,0 +1,207 @@
+"""What the loop asks of a strategy. The loop does not know which one it has.
+
+The order of one step: for every micro-batch but the last, `compute` and `backward` under `hold_gradients`; then the
+last without it; then `clip`, then `step`. `state` and `load` speak of whole tensors (or DTensors) by fully qualified
+name, the same names under every strategy, so that a checkpoint of one is read by another.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shunter_trainer.gang import Gang
+from shunter_trainer.models.objective import Batch, Objective
+from shunter_trainer.optim.optimizers import MakeOptimizer
+from shunter_trainer.strategies.names import GROUPS, model_entries, optimizer_entries, split_optimizer_name
+
+# Kernels over whole lists; one call for all gradients is several times faster than torch.nn.utils on CPUs.
+_foreach_norm = torch._foreach_norm  # pyright: ignore[reportPrivateImportUsage]
+_foreach_mul_ = torch._foreach_mul_  # pyright: ignore[reportPrivateImportUsage]
+
+Stored = tuple[torch.Size, torch.dtype] | None
+"""Form of an entry of a checkpoint; None: not a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a strategy spreads over the ranks."""
+
+    module: nn.Module
+    objective: Objective
+    make_optimizer: MakeOptimizer
+    keeps_groups: bool
+    """Whether the settings of the optimizer's groups are state (the user's own optimizer) or the document's."""
+    compute_dtype: torch.dtype
+    reduce_dtype: torch.dtype
+    gang: Gang
+
+
+class Strategy(ABC):
+    """One way of spreading a training over the ranks of a gang."""
+
+    @abstractmethod
+    def prepare(self, parts: Parts) -> None:
+        """Bring the model into its distributed form and make the optimizer. Every rank calls it; may communicate."""
+
+    @abstractmethod
+    def compute(self, batch: Batch) -> Tensor:
+        """The loss of one micro-batch of this rank, under the precision's rules. Call `backward` on a share of it."""
+
+    @abstractmethod
+    def outputs(self, batch: Batch) -> tuple[Any, Tensor]:
+        """Outputs and loss without gradients; the model is in evaluation mode (see `evaluating`)."""
+
+    @abstractmethod
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Inside, the model is in evaluation mode."""
+
+    @abstractmethod
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of this rank's loss; the gradient of a step is their mean over the ranks."""
+
+    @abstractmethod
+    def hold_gradients(self) -> AbstractContextManager[Any]:
+        """Inside, gradients gather on each rank and are not reduced between ranks yet."""
+
+    @abstractmethod
+    def clip(self, max_norm: float | None) -> Tensor:
+        """The global norm of the gradients, before they are scaled down to `max_norm` (None: left alone).
+
+        A plain scalar, the same on every rank.
+        """
+
+    @abstractmethod
+    def step(self, lr: float | None, norm: Tensor | None) -> None:
+        """Update the parameters and clear the gradients. An update whose `norm` is known and not finite is left out."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Model and optimizer state by name (`shunter_trainer.strategies.names`), by reference, not copied."""
+
+    @abstractmethod
+    def empty_state(self, stored: Mapping[str, Stored]) -> dict[str, Any]:
+        """Room to load a checkpoint into, given what it holds."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what was read into `empty_state`."""
+
+    @abstractmethod
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Whole parameters and persistent buffers on the CPU, one after the other. Every rank must walk through it."""
+
+
+class TorchStrategy(Strategy):
+    """What strategies share whose model is a plain module and whose optimizer is torch's."""
+
+    gang: Gang
+    module: nn.Module
+    """The model under its own names."""
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    keeps_groups: bool
+    _parameters: list[nn.Parameter]
+    _autocast: Callable[[], AbstractContextManager[Any]] | None = None
+
+    def outputs(self, batch: Batch) -> tuple[Any, Tensor]:
+        with torch.no_grad(), self._precision():
+            outputs = self.objective.outputs(self.module, batch)
+            return outputs, self.objective.loss(outputs, batch)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        self.module.eval()
+        try:
+            yield
+        finally:
+            self.module.train()
+
+    def backward(self, loss: Tensor) -> None:
+        torch.autograd.backward(loss)
+
+    def clip(self, max_norm: float | None) -> Tensor:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(_foreach_norm(gradients)))
+        if max_norm is not None:
+            scale = max_norm / (norm + 1e-6)
+            if norm.device.type != "cpu":
+                _foreach_mul_(gradients, scale.clamp(max=1.0))
+            elif scale.item() < 1.0:
+                _foreach_mul_(gradients, scale)
+        return norm
+
+    def step(self, lr: float | None, norm: Tensor | None) -> None:
+        if norm is None or self._allows(norm):
+            if lr is not None:
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr
+            self.optimizer.step()
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def state(self) -> dict[str, Any]:
+        return {**model_entries(self.module), **optimizer_entries(self.module, self.optimizer)}
+
+    def empty_state(self, stored: Mapping[str, Stored]) -> dict[str, Any]:
+        entries = model_entries(self.module)
+        parameters = dict(self.module.named_parameters())
+        on_device = any(group.get("fused") or group.get("capturable") for group in self.optimizer.param_groups)
+        for name, form in stored.items():
+            if name == GROUPS:
+                entries[name] = []
+            elif (parts := split_optimizer_name(name)) is not None and parts[0] in parameters:
+                entries[name] = _room(parameters[parts[0]], form, on_device)
+        return entries
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        # Model entries were read in place; a new optimizer has no state yet, so its entries are put in.
+        parameters = dict(self.module.named_parameters())
+        for name, value in state.items():
+            if (parts := split_optimizer_name(name)) is not None:
+                self.optimizer.state[parameters[parts[0]]][parts[1]] = value
+        if self.keeps_groups:
+            for group, saved in zip(self.optimizer.param_groups, state[GROUPS], strict=True):
+                group.update(saved)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        for name, value in self.module.state_dict().items():
+            yield name, value.detach().cpu()
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return self._autocast() if self._autocast is not None else _NOTHING
+
+    def _allows(self, norm: Tensor) -> bool:
+        """Whether to update. On an accelerator the optimizer itself leaves the update out, without a wait for it."""
+        if norm.device.type == "cpu":
+            return math.isfinite(norm.item())
+        if getattr(self.optimizer, "_step_supports_amp_scaling", False):
+            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+            return True
+        return math.isfinite(norm.item())
+
+
+class _Nothing(AbstractContextManager[None]):
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
+def _room(parameter: Tensor, form: Stored, on_device: bool) -> Any:
+    """Memory for one entry of a parameter's optimizer state: in the parameter's own layout, or a small plain tensor."""
+    if form is None:
+        return None
+    shape, dtype = form
+    if shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+    # Step counts: torch keeps them with the parameter only where a kernel on the device reads them.
+    return torch.empty(shape, dtype=dtype, device=parameter.device if on_device else "cpu")

@@ -1,0 +1,81 @@
+"""Data parallel: every rank holds the whole model; gradients are averaged in buckets while the backward pass runs.
+
+A gang of one runs the bare module: there is nobody to average with.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from shunter_schemas.strategies import DdpStrategy
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from shunter_trainer.failures import UserFault
+from shunter_trainer.models.objective import Batch
+from shunter_trainer.optim.optimizers import trainable
+from shunter_trainer.strategies.base import Parts, TorchStrategy
+
+
+class Ddp(TorchStrategy):
+    """`torch.nn.parallel.DistributedDataParallel`."""
+
+    def __init__(self, document: DdpStrategy) -> None:
+        self._document = document
+        self._runner: nn.Module
+
+    def prepare(self, parts: Parts) -> None:
+        self.gang = parts.gang
+        self.objective = parts.objective
+        self.keeps_groups = parts.keeps_groups
+        self.module = self._with_synchronised_norms(parts.module)
+        self._runner = self._distributed(parts)
+        self._parameters = trainable(self.module)
+        self.optimizer = parts.make_optimizer(self.module)
+        if parts.compute_dtype != self._parameters[0].dtype:
+            self._autocast = partial(torch.autocast, parts.gang.device.type, parts.compute_dtype)
+
+    def compute(self, batch: Batch) -> Tensor:
+        if self._autocast is None:
+            return self.objective(self._runner, batch)
+        with self._autocast():
+            return self.objective(self._runner, batch)
+
+    def hold_gradients(self) -> AbstractContextManager[Any]:
+        if isinstance(self._runner, DistributedDataParallel):
+            return self._runner.no_sync()
+        return nullcontext()
+
+    def _with_synchronised_norms(self, module: nn.Module) -> nn.Module:
+        if not self._document.sync_batch_norm:
+            return module
+        if self.gang.device.type == "cpu":
+            raise UserFault("/strategy/sync_batch_norm", "torch synchronises batch norms on GPUs only")
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
+
+    def _distributed(self, parts: Parts) -> nn.Module:
+        if self.gang.world_size == 1:
+            return self.module
+        device = self.gang.device
+        runner = DistributedDataParallel(
+            self.module,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            bucket_cap_mb=self._document.bucket_mb,
+            static_graph=self._document.static_graph,
+            find_unused_parameters=self._document.find_unused_parameters,
+            gradient_as_bucket_view=True,
+        )
+        if parts.reduce_dtype != next(self.module.parameters()).dtype:
+            self._reduce_in(parts.reduce_dtype, runner)
+        return runner
+
+    def _reduce_in(self, dtype: torch.dtype, runner: DistributedDataParallel) -> None:
+        if dtype != torch.bfloat16:
+            raise UserFault("/workload/precision/reduce", "ddp reduces in the parameters' type, or fp32 ones in bf16")
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+        runner.register_comm_hook(None, bf16_compress_hook)
