@@ -15,6 +15,7 @@ from shunter_store.errors import Conflict, IdempotencyMismatch, NotFound, Object
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from shunter_service.parameter_names import parameter_names
 from shunter_service.problems import PROBLEMS, TYPE_PREFIX, ProblemError
 from shunter_service.requests import request_id
 
@@ -46,7 +47,7 @@ def answer(request: AnyRequest, problem: ProblemError) -> Response[bytes]:
         body["errors"] = [{"pointer": fault.pointer, "detail": fault.detail} for fault in problem.faults]
     body["request_id"] = request_id(request.scope)
     return Response(
-        content=json.dumps(body).encode(),
+        content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
         status_code=problem.kind.status,
         media_type=PROBLEM_JSON,
         headers=problem.headers,
@@ -88,16 +89,18 @@ def _key_reused(request: AnyRequest, error: IdempotencyMismatch) -> Response[byt
 
 def _parameters(request: AnyRequest, error: ValidationException) -> Response[bytes]:
     extra = error.extra if isinstance(error.extra, list) else []
-    faults = [
-        Fault(pointer([str(item.get("key", ""))]), _reworded(item)) for item in extra if isinstance(item, Mapping)
-    ]
+    names = parameter_names(request.route_handler)
+    faults = [_parameter_fault(item, names) for item in extra if isinstance(item, Mapping)]
     return answer(request, ProblemError("invalid_parameters", _names(faults) or str(error.detail), faults=faults))
 
 
-def _reworded(item: Mapping[str, Any]) -> str:
-    where = {"query": "query parameter", "header": "header", "path": "path parameter"}.get(str(item.get("source")))
-    text = str(item.get("message", "is not valid"))
-    return f"{where} `{item.get('key')}`: {text}" if where else text
+def _parameter_fault(item: Mapping[str, Any], names: Mapping[str, str]) -> Fault:
+    key = str(item.get("key", ""))
+    name = names.get(key, key)
+    kind = {"header": "header", "path": "path parameter"}.get(
+        getattr(item.get("source"), "value", ""), "query parameter"
+    )
+    return Fault(pointer([name]), f"{kind} `{name}`: {item.get('message', 'is not valid')}")
 
 
 def _names(faults: Iterable[Fault]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar.handlers.base import BaseRouteHandler
 from litestar.params import FromPath, HeaderParameter, QueryParameter
@@ -12,6 +11,7 @@ from shunter_schemas.faults import Fault, pointer
 from shunter_schemas.ids import is_id
 
 from shunter_service.auth import Connection
+from shunter_service.parameter_names import query_names
 from shunter_service.problems import ProblemError, not_found
 
 LARGEST = 2**53 - 1
@@ -37,7 +37,7 @@ async def refuse_unknown(connection: Connection, handler: BaseRouteHandler) -> N
     Raises:
         ProblemError: 422, naming the nearest known parameter.
     """
-    known = _known(handler)
+    known = query_names(handler)
     unknown = [name for name in connection.query_params if name not in known]
     if unknown and connection.scope.get("method") != "OPTIONS":
         faults = [Fault(pointer([name]), f"unknown query parameter{_nearest(name, known)}") for name in unknown]
@@ -58,16 +58,6 @@ def checked_id(kind: str, prefix: str, text: str) -> str:
 def last_seen(header: str | None, query: int) -> int:
     """Where a stream goes on: `Last-Event-ID` when it is a number, else the query parameter."""
     return int(header) if header is not None and header.isascii() and header.isdigit() else query
-
-
-@lru_cache(maxsize=256)
-def _known(handler: BaseRouteHandler) -> frozenset[str]:
-    fields: dict[str, Any] = handler.signature_model._fields
-    return frozenset(
-        field.kwarg_definition.name or name
-        for name, field in fields.items()
-        if isinstance(field.kwarg_definition, QueryParameter)
-    )
 
 
 def _nearest(name: str, known: frozenset[str]) -> str:

@@ -35,7 +35,7 @@ def listen(host: str, port: int | None, last_url: str | None) -> socket.socket:
 
 def url_of(listener: socket.socket) -> str:
     """The URL by which this machine reaches the socket (a wildcard address becomes loopback)."""
-    host, port = listener.getsockname()[:2]
+    host, port = str(listener.getsockname()[0]), listener.getsockname()[1]
     reach = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
     return f"http://[{reach}]:{port}" if ":" in reach else f"http://{reach}:{port}"
 

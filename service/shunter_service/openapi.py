@@ -1,0 +1,230 @@
+"""`python -m shunter_service.openapi [--check]`: the API's description, `openapi.json` in the repository's root.
+
+Litestar describes the routes; the models are described by pydantic itself, because Litestar's description of them is
+lossy and in places invalid. What neither can know (bodies that are read by hand, other content types, problems, links)
+stands in the tables below.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from litestar.openapi import OpenAPIConfig
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from shunter_schemas import api
+from shunter_schemas.job import JobSpec
+
+from shunter_service.app import create_app
+from shunter_service.bodies import ARCHIVES
+from shunter_service.examples import example_of, job_document
+
+FILE: Final = Path(__file__).parents[2] / "openapi.json"
+
+_REF: Final = "#/components/schemas/{model}"
+_PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
+_BYTES: Final = {"schema": {"type": "string", "contentEncoding": "binary"}}
+_TEXT: Final = {"schema": {"type": "string"}}
+_METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
+
+_BODIES: Final[Mapping[str, dict[str, Any]]] = {
+    "CreateJob": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": _REF.format(model="JobSpec")}, "example": job_document()},
+        },
+    },
+    "CreateBundle": {"required": True, "content": dict.fromkeys(ARCHIVES, _BYTES)},
+}
+_CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "ListEvents": {"text/event-stream": _TEXT},
+    "GetLogs": {"text/event-stream": _TEXT, "text/plain": _TEXT},
+}
+"""Further content types of a successful answer."""
+_ONLY_CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "DownloadArtifact": {"application/octet-stream": _BYTES},
+    "GetJobSchema": {"application/schema+json": {"schema": {"type": "object"}}},
+    "GetHealth": {"text/plain": _TEXT},
+}
+_ALSO: Final[Mapping[str, Mapping[str, str]]] = {
+    "GetJob": {"304": "The client holds the current answer."},
+    "DownloadArtifact": {"206": "The part that was asked for.", "304": "The client holds the file."},
+    "GetLogs": {"206": "The part that was asked for."},
+    "GetReadiness": {"503": "A required part does not work."},
+    "CreateBundle": {"200": "The archive was known before."},
+}
+_REFUSALS: Final[Mapping[str, Sequence[int]]] = {
+    "CreateJob": (400, 401, 403, 413, 415, 422, 503),
+    "CreateBundle": (400, 401, 403, 413, 415, 422, 503),
+    "CancelJob": (401, 403, 404, 409, 503),
+    "DownloadArtifact": (401, 404, 416, 422, 503),
+    "GetLogs": (401, 404, 416, 422, 503),
+}
+_WHY: Final[Mapping[int, str]] = {
+    400: "The body cannot be read.",
+    401: "No valid key was sent.",
+    403: "The key does not allow this.",
+    404: "There is no such thing, or it is another project's.",
+    409: "The present state does not allow this.",
+    413: "The body is too large.",
+    415: "The body has another content type.",
+    416: "The range lies outside of the file.",
+    422: "What was sent is not valid; `errors` says where.",
+    503: "The service cannot serve at the moment; try again.",
+}
+_USUAL_REFUSALS: Final = (401, 404, 422, 503)
+_LINKS: Final[Mapping[str, Mapping[str, str]]] = {
+    "CreateJob": dict.fromkeys(("GetJob", "CancelJob", "ListEvents", "GetLogs", "GetMetrics"), "$response.body#/id"),
+    "CancelJob": {"GetJob": "$response.body#/id"},
+}
+_ETAG: Final = {"ETag": {"description": "Names this state of the answer.", "schema": {"type": "string"}}}
+_LOCATION: Final = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
+_HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "CreateJob": {
+        **_LOCATION,
+        **_ETAG,
+        "Idempotent-Replayed": {
+            "description": "`true`: an earlier request with this Idempotency-Key made the job.",
+            "schema": {"const": "true"},
+        },
+    },
+    "GetJob": _ETAG,
+    "CancelJob": _ETAG,
+    "DownloadArtifact": _ETAG,
+    "CreateBundle": _LOCATION,
+}
+
+
+def document() -> dict[str, Any]:
+    """The description as plain JSON values."""
+    config = OpenAPIConfig(
+        title="Shunter",
+        version=version("shunter"),
+        description="Declarative multi-GPU training: one document in, a trained model out.",
+        use_handler_docstrings=True,
+    )
+    described: dict[str, Any] = create_app(None, openapi=config).openapi_schema.to_schema()
+    described["security"] = [{"key": []}]
+    described["components"] = {
+        "schemas": _schemas(),
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: `shk_…`."}},
+    }
+    for operation in _operations(described):
+        _complete(operation)
+    return described
+
+
+def text() -> str:
+    """What the file holds."""
+    return json.dumps(document(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file, or with `--check` only say whether it is stale (exit code 1)."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m shunter_service.openapi [--check]", file=sys.stderr)
+        return 2
+    current = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    if current == text():
+        return 0
+    if arguments:
+        print("openapi.json is stale: run python -m shunter_service.openapi", file=sys.stderr)
+        return 1
+    FILE.write_text(text(), encoding="utf-8")
+    print(f"wrote {FILE}")
+    return 0
+
+
+def _models() -> list[type[BaseModel]]:
+    named = (getattr(api, name) for name in api.__all__)
+    return [JobSpec, *(model for model in named if isinstance(model, type) and issubclass(model, api.Answer))]
+
+
+def _schemas() -> dict[str, Any]:
+    """Every model in validation mode: what may be left out of an answer is not required there."""
+    models = [model for model in _models() if model is not api.Answer]
+    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas
+
+
+def _operations(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in described["paths"].values():
+        for method in _METHODS:
+            if method in path:
+                yield path[method]
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    name = operation["operationId"]
+    operation.pop("deprecated", None)
+    operation["summary"] = operation["description"].partition(". ")[0].rstrip(".")
+    operation["parameters"] = [_parameter(parameter) for parameter in operation.get("parameters", ())]
+    if name in _BODIES:
+        operation["requestBody"] = _BODIES[name]
+    if name in _PUBLIC:
+        operation["security"] = []
+    responses = {status: response for status, response in operation["responses"].items() if not status.startswith("4")}
+    for response in responses.values():
+        _shape_success(name, response)
+    success = next(iter(responses.values()))
+    for status, description in _ALSO.get(name, {}).items():
+        content = {} if status == "304" else {"content": success["content"]}
+        responses[status] = {"description": description, **content}
+    for code in _REFUSALS.get(name, () if name in _PUBLIC else _USUAL_REFUSALS):
+        responses.setdefault(str(code), _refusal(code))
+    responses["default"] = {"description": "A problem.", "content": {"application/problem+json": {"schema": _PROBLEM}}}
+    operation["responses"] = responses
+
+
+def _shape_success(name: str, response: dict[str, Any]) -> None:
+    response["description"] = response["description"] if name == "HasBundle" else "Done."
+    response["headers"] = dict(_HEADERS.get(name, {})) | {
+        "X-Request-Id": {"description": "Names the request in the service's logs.", "schema": {"type": "string"}}
+    }
+    if name in _ONLY_CONTENT:
+        response["content"] = dict(_ONLY_CONTENT[name])
+    elif "content" in response:
+        for media in response["content"].values():
+            model = str(media["schema"].get("$ref", "")).rpartition("/")[2]
+            if model:
+                media["example"] = example_of(getattr(api, model))
+        response["content"] |= _CONTENT.get(name, {})
+    if name in _LINKS:
+        response["links"] = {
+            target: {"operationId": target, "parameters": {"job_id": value}} for target, value in _LINKS[name].items()
+        }
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    return {"description": _WHY[status], "content": {"application/problem+json": {"schema": _PROBLEM}}}
+
+
+def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that may be left out is optional, not null."""
+    schema = dict(parameter["schema"])
+    branches = [branch for branch in schema.pop("oneOf", ()) if branch.get("type") != "null"]
+    if len(branches) == 1:
+        schema = {**branches[0], **schema}
+    schema.pop("description", None)
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    for bound in ("minimum", "maximum"):
+        if bound in schema:
+            schema[bound] = int(schema[bound])
+    kept = {"name": parameter["name"], "in": parameter["in"], "schema": schema, "required": parameter["required"]}
+    if "description" in parameter:
+        kept["description"] = parameter["description"]
+    return kept
+
+
+_PUBLIC: Final = frozenset({"GetHealth", "GetReadiness", "GetJobSchema", "GetProblemKind"})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

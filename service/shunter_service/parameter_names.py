@@ -1,0 +1,34 @@
+"""How the parameters of a route are called outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from litestar.handlers.base import BaseRouteHandler
+from litestar.params import ParameterKwarg, QueryParameter
+
+
+@lru_cache(maxsize=256)
+def parameter_names(handler: BaseRouteHandler) -> Mapping[str, str]:
+    """The name that a client uses, by the name in the handler's signature."""
+    return {
+        field: definition.name or field
+        for field, definition in _definitions(handler).items()
+        if isinstance(definition, ParameterKwarg)
+    }
+
+
+@lru_cache(maxsize=256)
+def query_names(handler: BaseRouteHandler) -> frozenset[str]:
+    """The query parameters that a route knows."""
+    return frozenset(
+        definition.name or field
+        for field, definition in _definitions(handler).items()
+        if isinstance(definition, QueryParameter)
+    )
+
+
+def _definitions(handler: BaseRouteHandler) -> dict[str, Any]:
+    return {name: field.kwarg_definition for name, field in handler.signature_model._fields.items()}
