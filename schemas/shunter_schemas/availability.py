@@ -27,10 +27,6 @@ def _begins_with(*prefixes: str) -> Test:
     return lambda value: isinstance(value, str) and value.startswith(prefixes)
 
 
-def _contains(part: str) -> Test:
-    return lambda value: isinstance(value, str) and part in value
-
-
 class Row(NamedTuple):
     """`path` (`*`: every member) is refused where `test` holds, with this way out."""
 
@@ -44,14 +40,12 @@ class Row(NamedTuple):
 _DATA: Final = _one_of("chat", "parquet", "image_folder", "webdataset", "huggingface")
 _DATA_INSTEAD: Final = "this kind of data; use sample, text, jsonl, python or synthetic"
 _SECRETS: Final = "stored secrets; leave it out"
-_CONFIGS: Final = "writing this file; put one into the source and name it"
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
     Row("strategy.kind", _one_of("auto"), 'strategy `auto`; give {"kind": "ddp"}', "training"),
     Row("strategy.kind", _one_of("fsdp", "hsdp", "deepspeed"), "this strategy; use ddp", "training"),
-    Row("strategy.kind", _one_of("ddp", "fsdp", "hsdp", "deepspeed"), "strategies for scripts; use own", "script"),
-    Row("strategy.deepspeed_file", _given, "the check of a DeepSpeed file; leave it out, the program reads it itself"),
+    Row("strategy.kind", _one_of("ddp", "fsdp", "hsdp"), "this strategy for scripts; use own", "script"),
     Row("resources.gpus.min", _given, "a range of GPUs; give a number"),
     Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
     Row("limits.max_gpu_idle_s", _given, "watching for idle GPUs; leave it out"),
@@ -68,19 +62,12 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("workload.data.validation.kind", _DATA, _DATA_INSTEAD),
     Row("workload.data.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
     Row("workload.data.validation.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
-    Row("workload.metrics", _given, "further metrics; leave them out, val_loss is always there"),
     Row("workload.precision", _one_of("fp16"), "fp16; use bf16 or fp32"),
-    Row("workload.precision.parameters", _one_of("bf16", "fp16"), "parameters in this type; use fp32"),
+    Row("workload.precision.parameters", _one_of("fp16"), "parameters in this type; use fp32 or bf16"),
     Row("workload.precision.compute", _one_of("fp16"), "computing in this type; use bf16 or fp32"),
-    Row("workload.precision.reduce", _one_of("bf16", "fp16"), "reducing in this type; use fp32"),
+    Row("workload.precision.reduce", _one_of("fp16"), "reducing in this type; use fp32 or bf16"),
     Row("workload.activation_checkpointing", _one_of("selective"), "choosing among activations; use full or none"),
     Row("workload.export.weights", _one_of("adapter", "merged"), "exporting this; use full"),
-    Row("workload.arguments.*", _contains("${deepspeed_config}"), _CONFIGS),
-    Row("workload.arguments.*", _contains("${accelerate_config}"), _CONFIGS),
-    Row("workload.resume_arguments.*", _contains("${deepspeed_config}"), _CONFIGS),
-    Row("workload.resume_arguments.*", _contains("${accelerate_config}"), _CONFIGS),
-    Row("environment.variables.*", _contains("${deepspeed_config}"), _CONFIGS),
-    Row("environment.variables.*", _contains("${accelerate_config}"), _CONFIGS),
     Row("environment.image", _given, "container images; leave it out"),
     Row("environment.registry", _given, "container images; leave it out"),
     Row("environment.python", _given, "choosing the Python version; leave it out to take the node's own"),

@@ -19,7 +19,7 @@ SUBSTITUTIONS: tuple[str, ...] = (
     "world_size",
     "job_id",
 )
-"""Names that `${…}` takes in arguments and variables, besides `inputs.NAME`."""
+"""Names that `${…}` takes in commands, arguments and variables, besides `inputs.NAME`."""
 
 
 class ScriptCheckpoint(Part):
@@ -59,7 +59,9 @@ class ScriptWorkload(Part):
     )
     module: bool = Field(default=False, description="Whether `entrypoint` is a module (`python -m`).", examples=[False])
     command: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="Any program, instead of `entrypoint`.", examples=[["bash", "run.sh"]]
+        default=None,
+        description="Any program, instead of `entrypoint`; `${…}` is replaced as in `arguments`.",
+        examples=[["bash", "run.sh"]],
     )
     launcher: Literal["torch", "torchrun", "accelerate", "plain"] = Field(
         default="torch",
@@ -70,7 +72,7 @@ class ScriptWorkload(Part):
     arguments: Annotated[tuple[Argument, ...], Field(max_length=1024)] = Field(
         default=(),
         description="Arguments of the program. `${inputs.NAME}`, `${checkpoint_dir}`, `${output_dir}`, "
-        "`${world_size}` and `${job_id}` are replaced, without a shell.",
+        "`${world_size}`, `${job_id}`, `${deepspeed_config}` and `${accelerate_config}` are replaced, without a shell.",
         examples=[["--output_dir", "${checkpoint_dir}"]],
     )
     resume_arguments: Annotated[tuple[Argument, ...], Field(max_length=1024)] = Field(

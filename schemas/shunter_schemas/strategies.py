@@ -21,7 +21,7 @@ class OwnStrategy(Part):
     kind: Literal["own"] = Field(description="The program distributes itself.", examples=["own"])
     deepspeed_file: Path | None = Field(
         default=None,
-        description="A DeepSpeed configuration in the source that the program reads; checked before the job starts.",
+        description="A DeepSpeed configuration in the source; `${deepspeed_config}` is its path.",
         examples=["ds_z3.json"],
     )
 

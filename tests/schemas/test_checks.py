@@ -75,6 +75,11 @@ RESOURCES: list[tuple[Changes, str, str]] = [
 ]
 
 STRATEGIES: list[tuple[Changes, str, str]] = [
+    (
+        {"strategy.sync_batch_norm": True},
+        "/strategy/sync_batch_norm",
+        "works on GPUs only, and `resources.cpu_processes` asks for CPUs; use false",
+    ),
     ({"strategy": {"kind": "own"}}, "/strategy/kind", "`own` is for scripts; a `training` is spread by our trainer"),
     (
         {
@@ -199,6 +204,26 @@ MODELS: list[tuple[Changes, str, str]] = [
 
 LEARNING: list[tuple[Changes, str, str]] = [
     (
+        {"workload.metrics": ["perplexity", "top1"]},
+        "/workload/metrics/1",
+        "`top1` needs `workload.loss`: cross_entropy",
+    ),
+    (
+        {"workload.metrics": ["perplexity"], "workload.evaluation": ABSENT, "workload.checkpoint": ABSENT},
+        "/workload/metrics",
+        "needs `workload.evaluation`; add it, or leave this out",
+    ),
+    (
+        {"workload.precision": {"parameters": "bf16", "compute": "bf16"}},
+        "/workload/precision/reduce",
+        "ddp reduces in the type of the `parameters`, bf16, and this is fp32; use bf16",
+    ),
+    (
+        {"workload.precision": {"parameters": "bf16", "compute": "fp32", "reduce": "bf16"}},
+        "/workload/precision/compute",
+        "fp32 is wider than the `parameters`, which are bf16; use bf16",
+    ),
+    (
         {"workload.schedule.warmup_ratio": 0.1},
         "/workload/schedule/warmup_ratio",
         "`warmup_steps` is given too; give one of them",
@@ -309,6 +334,16 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
         "/workload/arguments/0",
         "unknown substitution; known: ${inputs.NAME}, ${checkpoint_dir}, ${latest_checkpoint}, ${output_dir}, "
         "${deepspeed_config}, ${accelerate_config}, ${world_size}, ${job_id}; did you mean `world_size`?",
+    ),
+    (
+        {"workload.arguments": ["${deepspeed_config}"]},
+        "/workload/arguments/0",
+        "`${deepspeed_config}` needs `strategy`: deepspeed, or own with `deepspeed_file`",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["bash", "-c", "echo ${HOME}"]},
+        "/workload/command/2",
+        "unknown substitution; known: ",
     ),
     ({"workload.arguments": ["${HOME"]}, "/workload/arguments/0", "`${` without `}`"),
     ({"workload.arguments": ["${}"]}, "/workload/arguments/0", "unknown substitution; known: "),
@@ -461,7 +496,7 @@ def test_a_training_without_contradictions_has_no_faults(changes: Changes) -> No
         {"workload.entrypoint": ABSENT, "workload.command": ["nvidia-smi"], "source": ABSENT},
         {
             "workload.entrypoint": ABSENT,
-            "workload.command": ["bash", "-c", "echo ${HOME}"],
+            "workload.command": ["bash", "run.sh", "${inputs.train}"],
             "workload.launcher": "plain",
         },
         {
@@ -470,6 +505,8 @@ def test_a_training_without_contradictions_has_no_faults(changes: Changes) -> No
             "recovery.min_gpus": 2,
             "resources": {"gpus": 4},
         },
+        {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "own", "deepspeed_file": "ds.json"}},
+        {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "deepspeed", "zero_stage": 3}},
         {"workload.arguments": ["${output_dir}/x", "${world_size}${job_id}", "$HOME", "{}", "$$"]},
         {"inputs": {"train": {"from": f"bundle:{BUNDLE_ID}"}, "more": {"from": "./a:b"}}},
     ],

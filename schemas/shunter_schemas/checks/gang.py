@@ -84,6 +84,13 @@ def _gpu_options_on_cpus(job: JobSpec) -> Iterator[Fault]:
             yield Fault(place, "this is about GPUs, and `resources.cpu_processes` asks for CPUs; leave one of them out")
 
 
+def _batch_norm_on_cpus(job: JobSpec) -> Iterator[Fault]:
+    if job.resources.cpu_processes is not None and getattr(job.strategy, "sync_batch_norm", False):
+        yield Fault(
+            "/strategy/sync_batch_norm", "works on GPUs only, and `resources.cpu_processes` asks for CPUs; use false"
+        )
+
+
 def _strategy_fits_workload(job: JobSpec) -> Iterator[Fault]:
     if isinstance(job.strategy, OwnStrategy) and job.workload.kind == "training":
         yield Fault("/strategy/kind", "`own` is for scripts; a `training` is spread by our trainer: use ddp")
@@ -119,4 +126,12 @@ def _smaller_gangs(job: JobSpec) -> Iterator[Fault]:
         yield Fault("/recovery/min_gpus", f"{detail}; use {world_size} or less")
 
 
-CHECKS = (_ranks, _gpu_options_on_cpus, _strategy_fits_workload, _shards_fit, _deepspeed_offload, _smaller_gangs)
+CHECKS = (
+    _ranks,
+    _gpu_options_on_cpus,
+    _batch_norm_on_cpus,
+    _strategy_fits_workload,
+    _shards_fit,
+    _deepspeed_offload,
+    _smaller_gangs,
+)

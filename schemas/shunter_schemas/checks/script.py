@@ -57,8 +57,8 @@ def _substitutions(job: JobSpec) -> Iterator[Fault]:
         (("environment", "variables", name), value) for name, value in job.environment.variables.items()
     ]
     if isinstance(job.workload, ScriptWorkload):
-        for field in ("arguments", "resume_arguments"):
-            for index, argument in enumerate(getattr(job.workload, field)):
+        for field in ("command", "arguments", "resume_arguments"):
+            for index, argument in enumerate(getattr(job.workload, field) or ()):
                 texts.append((("workload", field, index), argument))
     for path, text in texts:
         for match in _SUBSTITUTION.finditer(text):
@@ -79,9 +79,15 @@ def _substitution(job: JobSpec, name: str, *, closed: bool, resuming: bool) -> s
     elif name not in SUBSTITUTIONS:
         known = ", ".join(f"${{{each}}}" for each in ("inputs.NAME", *SUBSTITUTIONS))
         return f"unknown substitution; known: {known}{did_you_mean(name, SUBSTITUTIONS)}"
+    elif name == "deepspeed_config" and not _has_deepspeed(job):
+        return "`${deepspeed_config}` needs `strategy`: deepspeed, or own with `deepspeed_file`"
     elif name == "latest_checkpoint" and not resuming:
         return "`${latest_checkpoint}` stands in `workload.resume_arguments` only: at the first start there is none"
     return None
+
+
+def _has_deepspeed(job: JobSpec) -> bool:
+    return job.strategy.kind == "deepspeed" or getattr(job.strategy, "deepspeed_file", None) is not None
 
 
 CHECKS = (_program, _resumption, _substitutions)

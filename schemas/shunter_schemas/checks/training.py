@@ -12,6 +12,7 @@ from shunter_schemas.job import JobSpec
 from shunter_schemas.models import HuggingFaceModel, TransformerModel
 from shunter_schemas.nearest import did_you_mean
 from shunter_schemas.optimization import Sgd
+from shunter_schemas.strategies import DdpStrategy
 from shunter_schemas.training import TrainingWorkload
 
 BYTES_VOCAB = 256
@@ -109,7 +110,7 @@ def _evaluation(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
         yield Fault("/workload/data/validation/validation", "validation data has no validation itself; leave it out")
     if best is None:
         return
-    known = ("val_loss", "loss", *(f"val_{name}" for name in training.metrics))
+    known = ("val_loss", "loss", *(f"val_{name}" for name in training.metrics if name == "perplexity"))
     if best not in known:
         yield Fault("/workload/checkpoint/keep_best", f"must be {' or '.join(known)}{did_you_mean(best, known)}")
     elif best.startswith("val_") and training.evaluation is None:
@@ -124,6 +125,27 @@ def _warmup(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     elif schedule.warmup_steps is not None and steps is not None and schedule.warmup_steps > steps:
         detail = f"{schedule.warmup_steps} steps of warm-up are more than `duration.steps` {steps}"
         yield Fault("/workload/schedule/warmup_steps", f"{detail}; use {steps} or less")
+
+
+def _metrics(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    if training.metrics and training.evaluation is None:
+        yield Fault("/workload/metrics", "needs `workload.evaluation`; add it, or leave this out")
+    loss = training.loss.kind if training.loss is not None else None
+    for index, name in enumerate(training.metrics):
+        if name in {"top1", "top5"} and loss != "cross_entropy":
+            yield Fault(f"/workload/metrics/{index}", f"`{name}` needs `workload.loss`: cross_entropy")
+
+
+def _precision(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    dtypes = training.dtypes
+    if dtypes.parameters != "bf16":
+        return
+    if dtypes.compute != "bf16":
+        detail = f"{dtypes.compute} is wider than the `parameters`, which are bf16; use bf16"
+        yield Fault("/workload/precision/compute", detail)
+    if isinstance(job.strategy, DdpStrategy) and dtypes.reduce != "bf16":
+        detail = f"ddp reduces in the type of the `parameters`, bf16, and this is {dtypes.reduce}; use bf16"
+        yield Fault("/workload/precision/reduce", detail)
 
 
 def _momentum(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
@@ -163,6 +185,8 @@ CHECKS = tuple(
         _synthetic,
         _evaluation,
         _warmup,
+        _metrics,
+        _precision,
         _momentum,
         _adapter,
     )
