@@ -50,6 +50,7 @@ def _sqlite(url: URL, readers: int) -> tuple[Engine, Engine]:
     common: dict[str, Any] = {
         "module": _sqlite_module(),
         "json_serializer": dump_json,
+        "hide_parameters": True,
         "connect_args": {"isolation_level": None, "check_same_thread": False},
         "max_overflow": 0,
     }
@@ -114,6 +115,7 @@ def _begin_immediate(conn: Connection) -> None:
 def _postgresql(url: URL, threads: int) -> tuple[Engine, Engine]:
     common: dict[str, Any] = {
         "json_serializer": dump_json,
+        "hide_parameters": True,
         # Prepared statements break behind a transaction pooler.
         "connect_args": {"prepare_threshold": None, "connect_timeout": 10},
         "pool_size": threads,

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import Health, Reason, State
-from sqlalchemy import Connection, Select, and_, bindparam, select, tuple_, update
+from sqlalchemy import Connection, Select, and_, bindparam, select, tuple_, type_coerce, update
 from sqlalchemy import func as sql
 from sqlalchemy import insert as insert_into
 
 from shunter_store import due, events, outbox
 from shunter_store.errors import Conflict, NotFound
 from shunter_store.rows import all_of, columns_of
-from shunter_store.sqltypes import db_now
+from shunter_store.sqltypes import Json, db_now
 from shunter_store.tables import job_due, jobs
 
 
@@ -187,7 +187,7 @@ def _with_labels(conn: Connection, query: Select[Any], labels: Mapping[str, str]
     if not labels:
         return query
     if conn.dialect.name == "postgresql":
-        return query.where(jobs.c.labels.contains(dict(labels)))
+        return query.where(jobs.c.labels.op("@>")(type_coerce(dict(labels), Json)))
     return query.where(
         and_(*(sql.json_extract(jobs.c.labels, _json_path(key)) == value for key, value in labels.items()))
     )

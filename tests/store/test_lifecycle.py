@@ -1,0 +1,67 @@
+"""The state machine, looked at as a whole."""
+
+from collections import Counter
+
+import pytest
+from shunter_schemas.states import LIVE_STATES, TERMINAL_STATES, Reason, State
+from shunter_store.lifecycle import OUTCOME, TABLE, Effect, IllegalTransition, Trigger, follow, is_terminal
+
+
+def test_no_state_and_trigger_stand_in_two_rows() -> None:
+    pairs = Counter((row.state, row.trigger) for row in TABLE)
+
+    assert [pair for pair, rows in pairs.items() if rows > 1] == []
+
+
+def test_nothing_leaves_a_terminal_state() -> None:
+    assert [row for row in TABLE if row.state in TERMINAL_STATES] == []
+
+
+@pytest.mark.parametrize("state", sorted(LIVE_STATES))
+def test_every_live_state_takes_a_stop_and_goes_to_stopping(state: State) -> None:
+    target, _ = follow(state, Trigger.STOP, Reason.CANCELLED_BY_USER)
+
+    assert target is State.STOPPING
+
+
+def test_the_only_door_to_the_end_is_nodes_gone_out_of_stopping() -> None:
+    doors = [row for row in TABLE if row.target is None or row.target in TERMINAL_STATES]
+
+    assert [(row.state, row.trigger) for row in doors] == [(State.STOPPING, Trigger.NODES_GONE)]
+
+
+def test_every_reason_has_an_outcome_and_every_outcome_is_terminal() -> None:
+    assert set(OUTCOME) == set(Reason)
+    assert set(OUTCOME.values()) == TERMINAL_STATES
+
+
+def test_every_state_is_reached_from_queued() -> None:
+    reached = {State.QUEUED}
+    for _ in State:
+        ways = [row for row in TABLE if row.state in reached]
+        reached |= {target for row in ways for target in ([row.target] if row.target else OUTCOME.values())}
+
+    assert reached == set(State)
+
+
+def test_every_trigger_and_every_effect_is_used() -> None:
+    assert {row.trigger for row in TABLE} == set(Trigger)
+    assert {row.effect for row in TABLE} == set(Effect)
+
+
+@pytest.mark.parametrize("reason", sorted(Reason))
+def test_the_stop_reason_decides_the_end(reason: Reason) -> None:
+    target, _ = follow(State.STOPPING, Trigger.NODES_GONE, reason)
+
+    assert target is OUTCOME[reason]
+    assert is_terminal(target)
+
+
+def test_a_trigger_that_the_state_does_not_take_is_refused_by_name() -> None:
+    with pytest.raises(IllegalTransition, match="queued takes no trainer_up"):
+        follow(State.QUEUED, Trigger.TRAINER_UP)
+
+
+def test_nodes_gone_without_a_reason_is_refused() -> None:
+    with pytest.raises(IllegalTransition):
+        follow(State.STOPPING, Trigger.NODES_GONE)

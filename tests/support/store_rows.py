@@ -1,0 +1,117 @@
+"""Jobs and nodes for tests that need some in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shunter_schemas.ids import new_id, new_node_token
+from shunter_schemas.node_sync import Phase
+from shunter_store import due, jobs, ledger, steps
+from shunter_store.database import Database
+from shunter_store.due import Claim
+from shunter_store.jobs import JobRow
+from shunter_store.ledger import NewNode, NodeRow
+from shunter_store.lifecycle import Trigger
+from shunter_store.signing import token_hash
+from shunter_store.tables import job_due
+from sqlalchemy import update
+
+
+def new_job(database: Database, **given: Any) -> JobRow:
+    """A job that was accepted just now."""
+    values = {
+        "job_id": new_id("job"),
+        "project": "default",
+        "created_by": "tester",
+        "spec": {"version": "1"},
+        "spec_text": '{"version": "1"}',
+        "name": "a job",
+        "labels": {},
+        "priority": 2,
+    } | given
+    return database.write(lambda conn: jobs.insert(conn, **values))
+
+
+def claim_one(database: Database, owner: str = "worker", lease_s: float = 30.0) -> Claim:
+    """The job that is due first."""
+    [claim] = database.write(lambda conn: due.claim(conn, owner=owner, lease_s=lease_s))
+    return claim
+
+
+def claim_job(database: Database, job_id: str) -> Claim:
+    """A claim on this job, whatever else is due and whoever held it."""
+    its = job_due.c.job_id == job_id
+    database.write(lambda conn: due.wake(conn, [job_id]))
+    database.write(lambda conn: conn.execute(update(job_due).where(its).values(lease_until=None)))
+    claims = database.write(lambda conn: due.claim(conn, owner="worker", limit=1000))
+    return next(claim for claim in claims if claim.job_id == job_id)
+
+
+def advance(database: Database, job_id: str, *triggers: Trigger) -> JobRow:
+    """Take the job through these transitions, one step each."""
+    for trigger in triggers:
+        claim = claim_job(database, job_id)
+        change = steps.Change(trigger, next_in_s=0)
+        database.write(lambda conn, claim=claim, change=change: steps.apply(conn, claim, change))  # type: ignore[misc]
+    return reread(database, job_id)
+
+
+def reread(database: Database, job_id: str) -> JobRow:
+    """The job as it stands now."""
+    job = database.read(lambda conn: jobs.get(conn, job_id))
+    assert job is not None
+    return job
+
+
+def new_node(rank: int = 0, **given: Any) -> NewNode:
+    """An intent with a token of its own; its sync token is `token:<token>`."""
+    token = new_node_token("abcdef")
+    values: dict[str, Any] = {
+        "rank": rank,
+        "token": token,
+        "sync_token_hash": token_hash(f"token:{token}"),
+        "instance": "local",
+        "account": "acme",
+        "offer": {"instance_type": "this-machine"},
+    }
+    return NewNode(**{**values, **given})
+
+
+def intend(database: Database, job_id: str, *nodes: NewNode, generation: int = 1) -> list[NodeRow]:
+    """Ledger rows for the job."""
+    claim = claim_job(database, job_id)
+    return database.write(
+        lambda conn: ledger.intend(conn, claim, job_id=job_id, generation=generation, nodes=list(nodes))
+    )
+
+
+def run_gang(database: Database, job_id: str, num_nodes: int = 2, generation: int = 1) -> list[NodeRow]:
+    """Nodes that were told to run the generation, one rank each."""
+    nodes = intend(database, job_id, *(new_node(rank) for rank in range(num_nodes)), generation=generation)
+    tell_to_run(database, nodes, generation)
+    return nodes
+
+
+def tell_to_run(database: Database, nodes: list[NodeRow], generation: int) -> None:
+    """`want` RUN of every node, with the assignment of its rank."""
+    for node in nodes:
+        assignment = assignment_of(node, len(nodes), generation)
+        database.write(
+            lambda conn, node=node, task=assignment: ledger.want(  # type: ignore[misc]
+                conn, [node.id], phase=Phase.RUN, generation=generation, assignment=task
+            )
+        )
+
+
+def assignment_of(node: NodeRow, num_nodes: int, generation: int) -> Mapping[str, Any]:
+    """`node_sync.Assignment` as JSON."""
+    ranks = {
+        "node_rank": node.rank,
+        "num_nodes": num_nodes,
+        "ranks_per_node": 1,
+        "world_size": num_nodes,
+        "master_addr": "127.0.0.1",
+        "master_port": 0,
+    }
+    return {"job_id": node.job_id, "generation": generation, "document": {}, "ranks": ranks}
