@@ -1,0 +1,133 @@
+"""Scripts that contradict themselves: both places, the numbers, and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shunter_schemas.checks import cross_field_faults
+from shunter_schemas.faults import Fault
+from shunter_schemas.job import load_job
+from support.documents import ABSENT, BUNDLE_ID, changed, script
+
+Changes = dict[str, Any]
+
+
+def faults_of(document: dict[str, Any]) -> list[Fault]:
+    return list(cross_field_faults(load_job(document)))
+
+
+SCRIPTS: list[tuple[Changes, str, str]] = [
+    ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
+    (
+        {"workload.entrypoint": ABSENT},
+        "/workload",
+        "needs exactly one of `entrypoint` and `command`; neither is given",
+    ),
+    (
+        {"workload.command": ["a"]},
+        "/workload",
+        "needs exactly one of `entrypoint` and `command`; both are given",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["a"], "workload.module": True},
+        "/workload/module",
+        "this is about `entrypoint`, and `command` is given; leave one of them out",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["a"], "workload.launcher": "torchrun"},
+        "/workload/launcher",
+        "`torchrun` starts Python, and `command` is given; use `plain`, `torch` or `entrypoint`",
+    ),
+    (
+        {"workload.module": True},
+        "/workload/entrypoint",
+        "must be a module name such as `package.train`, since `module` is true",
+    ),
+    ({"workload.entrypoint": "../x.py"}, "/workload/entrypoint", "the path leaves its folder by `..`"),
+    ({"strategy": {"kind": "auto"}}, "/strategy/kind", "`auto` is for `training`; a script distributes itself"),
+    (
+        {"workload.resume_arguments": ["--resume"]},
+        "/workload/resume_arguments",
+        "needs `workload.checkpoint`, which says how checkpoints are recognised; add it",
+    ),
+    (
+        {"workload.arguments": ["${latest_checkpoint}"]},
+        "/workload/arguments/0",
+        "`${latest_checkpoint}` stands in `workload.resume_arguments` only: at the first start there is none",
+    ),
+    (
+        {"workload.arguments": ["a", "x${inputs.tran}y"]},
+        "/workload/arguments/1",
+        "there is no input of this name in `inputs`; did you mean `train`?",
+    ),
+    (
+        {"workload.arguments": ["${wrld_size}"]},
+        "/workload/arguments/0",
+        "unknown substitution; known: ${inputs.NAME}, ${checkpoint_dir}, ${latest_checkpoint}, ${output_dir}, "
+        "${deepspeed_config}, ${accelerate_config}, ${world_size}, ${job_id}; did you mean `world_size`?",
+    ),
+    (
+        {"workload.arguments": ["${deepspeed_config}"]},
+        "/workload/arguments/0",
+        "`${deepspeed_config}` needs `strategy`: deepspeed, or own with `deepspeed_file`",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["bash", "-c", "echo ${HOME}"]},
+        "/workload/command/2",
+        "unknown substitution; known: ",
+    ),
+    ({"workload.arguments": ["${HOME"]}, "/workload/arguments/0", "`${` without `}`"),
+    ({"workload.arguments": ["${}"]}, "/workload/arguments/0", "unknown substitution; known: "),
+    (
+        {"environment.variables": {"A": "${HOME}"}},
+        "/environment/variables/A",
+        "unknown substitution; known: ",
+    ),
+    (
+        {
+            "resources": {"gpus": 4},
+            "recovery.min_gpus": 2,
+            "workload.checkpoint": {"complete_file": "done"},
+        },
+        "/recovery/min_gpus",
+        "a script that goes on with fewer ranks needs `workload.checkpoint.world_size`: `any`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "pointer", "detail"), SCRIPTS)
+def test_a_contradiction_in_a_script_names_place_numbers_and_way_out(
+    changes: Changes, pointer: str, detail: str
+) -> None:
+    (fault,) = faults_of(changed(script(), changes))
+
+    assert fault.pointer == pointer
+    assert fault.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"workload.module": True, "workload.entrypoint": "package.train", "source": ABSENT},
+        {"workload.entrypoint": ABSENT, "workload.command": ["nvidia-smi"], "source": ABSENT},
+        {
+            "workload.entrypoint": ABSENT,
+            "workload.command": ["bash", "run.sh", "${inputs.train}"],
+            "workload.launcher": "plain",
+        },
+        {
+            "workload.checkpoint": {"complete_file": "trainer_state.json", "world_size": "any"},
+            "workload.resume_arguments": ["--resume", "${latest_checkpoint}"],
+            "recovery.min_gpus": 2,
+            "resources": {"gpus": 4},
+        },
+        {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "own", "deepspeed_file": "ds.json"}},
+        {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "deepspeed", "zero_stage": 3}},
+        {"workload.arguments": ["${output_dir}/x", "${world_size}${job_id}", "$HOME", "{}", "$$"]},
+        {"inputs": {"train": {"from": f"bundle:{BUNDLE_ID}"}, "more": {"from": "./a:b"}}},
+    ],
+)
+def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None:
+    assert faults_of(changed(script(), changes)) == []
