@@ -1,0 +1,125 @@
+"""Objects by granted URLs: ask the service for a URL, use it, and try again for as long as that may help."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import Any, Callable, Iterable, NamedTuple, TypeVar
+
+from shunter_agent.files import digest, to_json
+from shunter_agent.link import Body, Link, LinkError
+from shunter_agent.trace import trace
+from shunter_agent.tuning import Tuning
+
+GRANTS_PER_REQUEST = 200
+PATIENCE = 8
+_T = TypeVar("_T")
+_REFUSED = (400, 405, 409, 411, 413, 415, 422)
+
+
+class Refused(Exception):
+    """This object will never be taken or given; `status` is the HTTP status that said so."""
+
+    def __init__(self, key: str, status: int, detail: str) -> None:
+        super().__init__(f"{key}: {detail}")
+        self.key = key
+        self.status = status
+
+
+class Cancelled(Exception):
+    """The agent gave up waiting (it ends, or the generation was stopped)."""
+
+
+class Ref(NamedTuple):
+    """A stored object and where it goes, relative to its folder."""
+
+    path: str
+    size: int
+    sha256: str
+    object: str
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Ref:
+        return cls(found["path"], int(found["size"]), found["sha256"], found["object"])
+
+
+class Objects:
+    """Uploads and downloads of one thread, retried with back-off until they succeed, are refused, or are cancelled."""
+
+    def __init__(self, link: Link, cancelled: threading.Event, tuning: Tuning) -> None:
+        self._link = link
+        self._cancelled = cancelled
+        self._tuning = tuning
+        self._granted: dict[str, dict[str, str]] = {"put": {}, "get": {}}
+
+    def grant(self, kind: str, keys: Iterable[str]) -> None:
+        """Ask for the URLs of many keys at once; keys asked for one by one cost a request each."""
+        wanted = [key for key in keys if key not in self._granted[kind]]
+        for start in range(0, len(wanted), GRANTS_PER_REQUEST):
+            part = wanted[start : start + GRANTS_PER_REQUEST]
+            self._granted[kind].update(self._persist(part[0], partial(self._ask, kind, part)))
+
+    def put(self, key: str, body: Body) -> None:
+        """Store an object.
+
+        Raises:
+            Refused: e.g. with status 409, when other bytes are stored under the key.
+            Cancelled: the agent ends.
+        """
+        self._persist(key, lambda: self._link.put(self._url("put", key), body))
+        self._granted["put"].pop(key, None)
+
+    def get(self, ref: Ref, target: str) -> None:
+        """Fetch an object into the file `target`, which appears only when its size and digest are right.
+
+        Raises:
+            Refused: it cannot be had, or what is stored is something else.
+            Cancelled: the generation was stopped.
+        """
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        incoming = target + ".part"
+        try:
+            self._persist(ref.object, partial(self._get_once, ref, incoming), patience=PATIENCE)
+            os.replace(incoming, target)
+        finally:
+            if os.path.exists(incoming):
+                os.unlink(incoming)
+
+    def _get_once(self, ref: Ref, incoming: str) -> None:
+        with open(incoming, "wb") as file:
+            self._link.fetch(self._url("get", ref.object), file)
+        found = os.path.getsize(incoming)
+        if found != ref.size or digest(incoming) != ref.sha256:
+            raise LinkError(200, f"the {found} bytes that came are not the {ref.size} that were expected")
+
+    def _url(self, kind: str, key: str) -> str:
+        if key not in self._granted[kind]:
+            self._granted[kind].update(self._ask(kind, [key]))
+        return self._granted[kind][key]
+
+    def _ask(self, kind: str, keys: list[str]) -> dict[str, str]:
+        answer = self._link.call("/v1/node/grants", to_json({kind: keys}))
+        found = answer.get(kind) or {}
+        for key in keys:
+            if key not in found:
+                raise Refused(key, 403, "the service grants no URL")
+        return {key: found[key] for key in keys}
+
+    def _persist(self, key: str, act: Callable[[], _T], patience: int | None = None) -> _T:
+        """Do `act` until it succeeds; with `patience`, at most so many times of those that something answered."""
+        wait_s = self._tuning.retry_first_s
+        answered = 0
+        while True:
+            try:
+                return act()
+            except LinkError as error:
+                answered += 1 if error.status else 0
+                if error.status in _REFUSED or (patience is not None and answered >= patience):
+                    raise Refused(key, error.status, str(error)) from error
+                trace(f"{key}: {error}; trying again in {wait_s:.1f} s")
+            for granted in self._granted.values():
+                granted.pop(key, None)  # a URL that failed may have run out
+            if self._cancelled.wait(wait_s):
+                raise Cancelled(key)
+            wait_s = min(2 * wait_s, self._tuning.retry_most_s)

@@ -1,0 +1,121 @@
+"""What the agent tells of its machine in the `boot` record."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import sys
+from typing import Any
+
+from shunter_agent import __version__
+from shunter_agent.clock import boot_id
+
+_GPU_FIELDS = ("index", "name", "memory.total", "uuid", "driver_version")
+_SIOCGIFADDR = 0x8915
+
+
+def boot_record(gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """The data of `boot`."""
+    return {
+        "boot_id": boot_id(),
+        "hostname": socket.gethostname(),
+        "agent_version": __version__,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "cpus": cpus(),
+        "memory_gib": round(memory_bytes() / (1 << 30), 2),
+        "gpus": gpus,
+        "addresses": addresses(),
+    }
+
+
+def has_gpus() -> bool:
+    """Whether NVIDIA's tool is here: asking it takes seconds, so nobody should wait for `gpus`."""
+    return shutil.which("nvidia-smi") is not None
+
+
+def gpus() -> list[dict[str, Any]]:
+    """The GPUs as NVIDIA's tool lists them; none when it fails or takes longer than 30 s."""
+    import subprocess
+
+    try:
+        listing = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return parse_gpus(listing.stdout.decode("utf-8", "replace"))
+
+
+def parse_gpus(listing: str) -> list[dict[str, Any]]:
+    """Rows of `index, name, MiB, uuid, driver`."""
+    found = []
+    for line in listing.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(_GPU_FIELDS) or not cells[0].isdigit():
+            continue
+        memory = float(cells[2]) / 1024 if cells[2].replace(".", "", 1).isdigit() else 0.0
+        found.append(
+            {
+                "index": int(cells[0]),
+                "name": cells[1],
+                "memory_gib": round(memory, 2),
+                "uuid": cells[3],
+                "driver": cells[4],
+            }
+        )
+    return found
+
+
+def cpus() -> int:
+    """Processors that this process may use, a container's quota included."""
+    count = len(os.sched_getaffinity(0))
+    quota = _read("/sys/fs/cgroup/cpu.max")
+    if quota and not quota.startswith("max"):
+        limit, period = quota.split()[:2]
+        count = min(count, max(1, int(limit) // int(period)))
+    return count
+
+
+def memory_bytes() -> int:
+    """The machine's memory, or the container's limit where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _read("/sys/fs/cgroup/memory.max")
+    return min(total, int(limit)) if limit and limit.isdigit() else total
+
+
+def addresses() -> list[str]:
+    """IPv4 addresses of the interfaces, and global IPv6 ones; not the loopback's."""
+    found = []
+    for _, name in socket.if_nameindex():
+        address = _ipv4(name)
+        if address is not None and not address.startswith("127."):
+            found.append(address)
+    for line in (_read("/proc/net/if_inet6") or "").splitlines():
+        digits, _, _, scope, *_ = line.split()
+        if scope == "00":
+            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
+
+
+def _ipv4(interface: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        try:
+            answer = fcntl.ioctl(handle.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None

@@ -1,0 +1,56 @@
+"""What the parts of an agent share, and whose work they do."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any, Callable, NamedTuple
+
+from shunter_agent.journal import Journal
+from shunter_agent.launchfile import LaunchFile
+from shunter_agent.layout import Layout
+from shunter_agent.link import Link
+from shunter_agent.objects import Objects
+from shunter_agent.recorder import Recorder
+from shunter_agent.state import State
+from shunter_agent.tuning import Tuning
+from shunter_agent.uploads import Uploader
+
+
+class Shared(NamedTuple):
+    """Made once at the agent's start."""
+
+    layout: Layout
+    launch: LaunchFile
+    tuning: Tuning
+    journal: Journal
+    state: State
+    recorder: Recorder
+    log_uploader: Uploader
+    file_uploader: Uploader
+    post: Callable[[Callable[[], None]], None]
+    """Brings a call from any thread to the main thread."""
+
+    def post_call(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have the main thread do `call(*arguments)`, soon."""
+        self.post(partial(call, *arguments))
+
+    def connect(self, cancelled: threading.Event) -> Objects:
+        """A thread's own way to the objects, until `cancelled`."""
+        return Objects(Link(self.launch, self.tuning.sync_timeout_s), cancelled, self.tuning)
+
+
+class Place(NamedTuple):
+    """Which part of which generation this is."""
+
+    job: str
+    generation: int
+    node_rank: int
+
+    @classmethod
+    def of(cls, assignment: dict[str, Any]) -> Place:
+        return cls(assignment["job_id"], int(assignment["generation"]), int(assignment["ranks"]["node_rank"]))
+
+    def key(self, kind: str, name: str) -> str:
+        """The object key of something of this generation."""
+        return f"{self.job}/{self.generation}/{kind}/{name}"
