@@ -112,8 +112,12 @@ class TooLarge(ApiError):
     """413: over a size limit."""
 
 
-class DocumentRefused(ApiError, InvalidDocument):
-    """422: the service refuses the document; `faults` says where."""
+class Unprocessable(ApiError):
+    """422: the request is understood, and something in it is wrong; `faults` says where."""
+
+
+class DocumentRefused(Unprocessable, InvalidDocument):
+    """The service refuses the job document (slug `invalid_document`)."""
 
 
 class RateLimited(ApiError):
@@ -132,16 +136,18 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
     409: Conflict,
     412: RevisionMismatch,
     413: TooLarge,
-    422: DocumentRefused,
+    422: Unprocessable,
     428: RevisionMismatch,
     429: RateLimited,
 }
 
+_BY_SLUG: Mapping[str, type[ApiError]] = {"invalid_document": DocumentRefused}
+
 
 def api_error(status: int, problem: Mapping[str, Any], *, retry_after_s: float | None = None) -> ApiError:
     """The exception for an answer of the service with this status and body."""
-    kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     slug = str(problem.get("type", "")).rstrip("/").rpartition("/")[2].rpartition(":")[2] or f"http_{status}"
+    kind = _BY_SLUG.get(slug) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return kind(status, slug, problem, retry_after_s=retry_after_s)
 
 

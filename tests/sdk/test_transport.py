@@ -130,7 +130,7 @@ def test_what_the_service_asks_to_wait_is_waited_up_to_a_bound() -> None:
         (412, errors.RevisionMismatch),
         (413, errors.TooLarge),
         (415, errors.ApiError),
-        (422, errors.DocumentRefused),
+        (422, errors.Unprocessable),
         (428, errors.RevisionMismatch),
         (500, errors.ServerError),
     ],

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from shunter_store.database import Database
+from shunter_store.objects import ObjectStore
 from shunter_store.settings import DataSettings
-
 from support.waiting import wait_until
+from support.worker_part import WorkerPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,10 @@ class ApiProcess:
     key: str
     data_dir: Path
     database: Database
+
+    def worker_part(self, job_id: str) -> WorkerPart:
+        """The hand that moves a job, in place of a worker and a node."""
+        return WorkerPart(self.database, ObjectStore(DataSettings(data_dir=self.data_dir).objects_url), job_id)
 
 
 @contextmanager
@@ -49,8 +55,6 @@ def running_api(data_dir: Path) -> Iterator[ApiProcess]:
 
 
 def _is_ready(url: str) -> bool:
-    import httpx
-
     try:
         return httpx.get(f"{url}/readyz", timeout=2, trust_env=False).status_code == 200
     except httpx.TransportError:

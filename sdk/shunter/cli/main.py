@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -44,10 +45,10 @@ outputs.register(app)
 roles.register(app)
 
 
-def main() -> int:
-    """Run the command line; the exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (default: that of the process); the exit code."""
     try:
-        return app(prog_name="shunter", standalone_mode=False) or ExitCode.SUCCEEDED
+        return app(arguments, prog_name="shunter", standalone_mode=False) or ExitCode.SUCCEEDED
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except TyperException as error:
