@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -18,6 +20,19 @@ def source_folder(root: Path, text: str = "print('hello')\n") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(text)
     return folder
+
+
+def soon(*calls: Callable[[], None]) -> threading.Thread:
+    """Make the calls in a while, in another thread: what a worker does while a client waits."""
+
+    def make() -> None:
+        time.sleep(0.3)
+        for call in calls:
+            call()
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    return thread
 
 
 def test_a_submitted_document_is_a_queued_job_with_what_was_set(client: Client) -> None:
@@ -132,8 +147,7 @@ def test_waiting_returns_the_ended_job_and_shows_it_on_the_way(client: Client, a
 def test_waiting_without_progress_is_woken_by_the_service(client: Client, api: ApiProcess) -> None:
     job = client.submit(tiny_lm())
     part = api.worker_part(job.id)
-    ending = threading.Timer(0.3, lambda: (part.run(), part.end(Reason.USER_ERROR, "Boom")))
-    ending.start()
+    ending = soon(part.run, lambda: part.end(Reason.USER_ERROR, "Boom"))
 
     ended = client.wait(job.id, timeout_s=20)
 
@@ -153,8 +167,7 @@ def test_waiting_gives_up_in_time_and_leaves_the_job_alone(client: Client) -> No
 def test_events_are_numbered_without_a_gap_and_followed_to_the_end(client: Client, api: ApiProcess) -> None:
     job = client.submit(tiny_lm())
     part = api.worker_part(job.id)
-    moving = threading.Timer(0.2, lambda: (part.run(), part.end(Reason.DONE)))
-    moving.start()
+    moving = soon(part.run, lambda: part.end(Reason.DONE))
 
     followed = list(client.follow_events(job.id))
 
@@ -182,8 +195,7 @@ def test_logs_are_followed_until_no_more_will_come(client: Client, api: ApiProce
     part = api.worker_part(job.id)
     part.run()
     part.print("before\n")
-    printing = threading.Timer(0.3, lambda: (part.print("after\n"), part.end(Reason.DONE)))
-    printing.start()
+    printing = soon(lambda: part.print("after\n"), lambda: part.end(Reason.DONE))
 
     followed = [line.text for line in client.follow_logs(job.id)]
 
