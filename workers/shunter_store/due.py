@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Update, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, bindparam, case, func, or_, select, update
 
 from shunter_store import outbox
 from shunter_store.errors import StaleStep
@@ -73,11 +73,19 @@ _CLAIM = (
     .returning(job_due.c.job_id, job_due.c.fence, job_due.c.lease_until, job_due.c.urgency, job_due.c.next_at)
 )
 _COUNT = select(func.count()).select_from(job_due).where(*_due(seconds("lease_s")))
-_HOLDS = (
-    select(job_due.c.fence)
-    .where(job_due.c.job_id == bindparam("job"), job_due.c.fence == bindparam("at"))
-    .with_for_update(key_share=True)
-)
+
+
+def still_held(job: str, fence: str) -> ColumnElement[bool]:
+    """Whether the claim with these parameters holds: nobody claimed since, and it was not applied yet.
+
+    A lease that ran out holds on until somebody takes the job: the fence is what counts, not the clock.
+    """
+    return and_(
+        job_due.c.job_id == bindparam(job), job_due.c.fence == bindparam(fence), job_due.c.lease_owner.is_not(None)
+    )
+
+
+_HOLDS = select(job_due.c.fence).where(still_held("job", "at")).with_for_update(key_share=True)
 
 
 def wake(conn: Connection, job_ids: Iterable[str], *, urgency: int | None = None) -> None:

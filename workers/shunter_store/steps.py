@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func,
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from shunter_store import events, jobs, outbox
-from shunter_store.due import Claim
+from shunter_store.due import Claim, still_held
 from shunter_store.errors import Conflict, StaleStep
 from shunter_store.jobs import JobRow
 from shunter_store.lifecycle import OUTCOME, Trigger, follow, is_terminal
@@ -50,7 +50,7 @@ _MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING})
 def _letting_go(next_at: ColumnElement[Any]) -> ReturningUpdate[bool, datetime]:
     return (
         update(job_due)
-        .where(job_due.c.job_id == bindparam("job"), job_due.c.fence == bindparam("at"))
+        .where(still_held("job", "at"))
         .values(
             lease_owner=None,
             lease_until=None,
@@ -74,7 +74,7 @@ def apply(conn: Connection, claim: Claim, change: Change) -> JobRow:
     A wake that came while the step ran makes the job due at once, whatever `next_in_s` says.
 
     Raises:
-        StaleStep: the fence moved.
+        StaleStep: the fence moved, or this claim was applied before.
         IllegalTransition: the state machine has no such row.
         Conflict: `nodes_not_gone`: `NODES_GONE` while the ledger holds a row that is not closed.
     """

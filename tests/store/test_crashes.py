@@ -1,0 +1,103 @@
+"""A crash between any two statements is a rollback: nothing of the change is seen, and trying again succeeds."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from shunter_schemas.ids import new_id
+from shunter_schemas.states import Reason
+from shunter_store import jobs, ledger, steps, sync
+from shunter_store.columns import metadata
+from shunter_store.database import Database
+from shunter_store.lifecycle import Trigger
+from sqlalchemy import Connection, event
+from support.node_messages import boot, log, points, sync_request
+from support.store_rows import claim_job, new_job, new_node, run_gang
+
+Operation = Callable[[Connection], Any]
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def insert(database: Database) -> Operation:
+    job_id = new_id("job")
+    values: dict[str, Any] = {"project": "p", "created_by": "t", "spec": {}, "spec_text": "{}", "name": "n"}
+    return lambda conn: jobs.insert(conn, job_id=job_id, labels={}, priority=2, **values)
+
+
+def apply(database: Database) -> Operation:
+    claim = claim_job(database, new_job(database).id)
+    change = steps.Change(Trigger.STOP, Reason.INVALID, set={"facts": {"a": 1}}, events=[("x", {}), ("y", {})])
+    return lambda conn: steps.apply(conn, claim, change)
+
+
+def end(database: Database) -> Operation:
+    job = new_job(database)
+    claim = claim_job(database, job.id)
+    database.write(lambda conn: steps.apply(conn, claim, steps.Change(Trigger.STOP, Reason.INVALID)))
+    last = claim_job(database, job.id)
+    return lambda conn: steps.apply(conn, last, steps.Change(Trigger.NODES_GONE))
+
+
+def cancel(database: Database) -> Operation:
+    job = new_job(database)
+    return lambda conn: jobs.request_cancel(conn, job.id, by="tester")
+
+
+def intend(database: Database) -> Operation:
+    job = new_job(database)
+    claim = claim_job(database, job.id)
+    nodes = [new_node(rank, slot_kind="cpu", slot_indices=[rank]) for rank in range(2)]
+    return lambda conn: ledger.intend(conn, claim, job_id=job.id, generation=1, nodes=nodes)
+
+
+def ingest(database: Database) -> Operation:
+    [node] = run_gang(database, new_job(database).id, 1)
+    request = sync_request(node, boot(1), points(2, [1, 2]), log(3, node), ("done", 4, {}))
+    return lambda conn: sync.ingest(conn, node, request, now=datetime(2027, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("prepare", [insert, apply, end, cancel, intend, ingest])
+def test_a_crash_after_any_statement_leaves_everything_as_it_was(
+    database: Database, prepare: Callable[[Database], Operation]
+) -> None:
+    operation = prepare(database)
+    before = rows(database)
+    statements = 0
+
+    while crashes(database, operation, after=statements + 1):
+        statements += 1
+        assert rows(database) == before
+
+    assert statements >= 3
+    assert rows(database) != before
+
+
+def crashes(database: Database, operation: Operation, *, after: int) -> bool:
+    """Run the operation in a process that ends after so many statements; false: it came to its end before."""
+    try:
+        database.write(lambda conn: operation(doomed(conn, after)))
+    except Crash:
+        return True
+    return False
+
+
+def doomed(conn: Connection, after: int) -> Connection:
+    left = [after]
+
+    def count_down(*_: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Crash
+
+    event.listen(conn, "after_cursor_execute", count_down)
+    return conn
+
+
+def rows(database: Database) -> dict[str, list[Any]]:
+    return database.read(
+        lambda conn: {table.name: sorted(map(repr, conn.execute(table.select()))) for table in metadata.sorted_tables}
+    )
