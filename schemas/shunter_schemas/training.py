@@ -14,7 +14,7 @@ from shunter_schemas.base import (
     Positive,
     Slug,
 )
-from shunter_schemas.data import Data
+from shunter_schemas.data import Data, ImageFolderData, PythonData, WebDatasetData
 from shunter_schemas.models import LoraAdapter, Model
 from shunter_schemas.optimization import AdamW, ConstantSchedule, Loss, Optimizer, Schedule
 
@@ -170,9 +170,10 @@ class TrainingWorkload(Part):
 
     @property
     def sequence_length(self) -> int | None:
-        """Tokens of one sample where the data is text: as given, else the model's context."""
-        given = getattr(self.data, "sequence_length", None)
-        return given or getattr(self.model, "context", None)
+        """Tokens of one sample where the data is made of tokens: as given, else the model's context."""
+        if isinstance(self.data, ImageFolderData | WebDatasetData | PythonData):
+            return None
+        return self.data.sequence_length or getattr(self.model, "context", None)
 
     @property
     def dtypes(self) -> PrecisionParts:

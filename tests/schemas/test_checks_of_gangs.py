@@ -11,7 +11,6 @@ from shunter_schemas.job import load_job
 from support.documents import changed, tiny_lm
 
 Changes = dict[str, Any]
-PYTHON_MODEL = {"kind": "python", "target": "models:make"}
 
 
 def faults_of(document: dict[str, Any]) -> list[Fault]:
@@ -140,7 +139,6 @@ BATCHES: list[tuple[Changes, str, str]] = [
     (
         {
             "workload.duration": {"tokens": 1},
-            "workload.model": PYTHON_MODEL,
             "workload.data": {"kind": "python", "target": "a:b", "validation": {"fraction": 0.1}},
         },
         "/workload/duration/tokens",

@@ -8,7 +8,7 @@ import pytest
 from shunter_schemas.checks import cross_field_faults
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import load_job
-from support.documents import ABSENT, changed, tiny_lm
+from support.documents import ABSENT, BUNDLE_ID, changed, tiny_lm
 
 Changes = dict[str, Any]
 PYTHON_MODEL = {"kind": "python", "target": "models:make"}
@@ -156,6 +156,11 @@ SYNTHETIC: list[tuple[Changes, str, str]] = [
 ]
 
 REFERENCES: list[tuple[Changes, str, str]] = [
+    (
+        {"inputs": {"a": {"from": f"bundle:{BUNDLE_ID}\n"}}},
+        "/inputs/a/from",
+        "must be `bundle:bun_` and 64 hex digits, as the upload answered it",
+    ),
     (
         {"inputs": {"a": {"from": "bundle:bun_12"}}},
         "/inputs/a/from",

@@ -38,7 +38,7 @@ RESERVED_VARIABLES: Final = frozenset(
 )
 """Variables that the agent sets for each rank, besides everything that begins with `SHUNTER_`."""
 
-_BUNDLE: Final = re.compile(BUNDLE_ID_PATTERN)
+_BUNDLE: Final = re.compile(BUNDLE_ID_PATTERN.strip("^$"))
 
 
 def _paths(job: JobSpec) -> Iterator[Fault]:
@@ -78,7 +78,7 @@ def _inputs(job: JobSpec) -> Iterator[Fault]:
     for name, item in job.inputs.items():
         scheme, separator, rest = item.from_.partition(":")
         place = pointer(("inputs", name, "from"))
-        if scheme == "bundle" and separator and not _BUNDLE.match(rest):
+        if scheme == "bundle" and separator and not _BUNDLE.fullmatch(rest):
             yield Fault(place, "must be `bundle:bun_` and 64 hex digits, as the upload answered it")
         elif rest.startswith("//") and scheme not in INPUT_SCHEMES:
             schemes = ", ".join(INPUT_SCHEMES)
