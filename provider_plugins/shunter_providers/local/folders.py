@@ -28,8 +28,9 @@ from shunter_providers.contract import Fault, Intent, NodeCondition, NodeView, P
 from shunter_providers.local import processes
 from shunter_providers.local.processes import ProcessIdentity
 
-MARK = "SHUNTER_NODE"
-"""The variable that every process of a node inherits; its value is the node's token."""
+MARK = "LOCAL_SHUNTER_NODE"
+"""The variable that every process of a node inherits; its value is the node's token. (The agent hands on no variable
+that begins with `SHUNTER_`.)"""
 
 _TOKEN = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _START_GRACE_S = 3.0
@@ -77,10 +78,10 @@ class NodeFolder:
             return None
 
     def remains(self) -> list[ProcessIdentity]:
-        """Every living process of the node: the agent, its session, and whatever carries the node's mark."""
+        """Every living process of the node: the agent, and whatever carries the node's mark."""
         agent = self.agent()
-        same_boot = agent is not None and agent.boot_id == processes.current_boot_id()
-        return processes.members(self.mark, agent.pid if agent is not None and same_boot else None)
+        left = processes.marked(self.mark)
+        return left if agent is None or agent in left or not processes.is_alive(agent) else [agent, *left]
 
     def view(self) -> NodeView:
         """The node as it is now."""
@@ -90,7 +91,7 @@ class NodeFolder:
         if agent is not None:
             alive = processes.is_alive(agent)
             return self._seen(*((NodeCondition.RUNNING, "") if alive else (NodeCondition.GONE, "its agent has ended")))
-        if not self.is_released() and (self._age_s() < _START_GRACE_S or processes.members(self.mark, None)):
+        if not self.is_released() and (self._age_s() < _START_GRACE_S or processes.marked(self.mark)):
             return self._seen(NodeCondition.PENDING, "its agent is being started")
         return self._seen(NodeCondition.GONE, "its agent never came up")
 

@@ -25,13 +25,6 @@ class ProcessIdentity:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Stat:
-    state: str
-    session: int
-    start_time: int
-
-
 def current_boot_id() -> str:
     """The kernel's id of this boot."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -39,8 +32,8 @@ def current_boot_id() -> str:
 
 def identify(pid: int) -> ProcessIdentity | None:
     """The process that has this pid now; None: no living one."""
-    stat = _stat(pid)
-    return None if stat is None else ProcessIdentity(pid, stat.start_time, current_boot_id())
+    started = _start_time(pid)
+    return None if started is None else ProcessIdentity(pid, started, current_boot_id())
 
 
 def is_alive(process: ProcessIdentity) -> bool:
@@ -48,18 +41,17 @@ def is_alive(process: ProcessIdentity) -> bool:
     return identify(process.pid) == process
 
 
-def members(mark: bytes, session: int | None) -> list[ProcessIdentity]:
-    """Living processes that carry `mark` in their environment or belong to `session`.
+def marked(mark: bytes) -> list[ProcessIdentity]:
+    """Living processes that carry `mark` (`NAME=value`) in the environment they were started with.
 
-    The mark finds what left the session (a user's program may make its own); the session finds what cleaned its
-    environment. A process of another user, whose environment cannot be read, is judged by its session alone.
+    Children inherit it, also those that leave their parent's session and group. The environment of another user's
+    process cannot be read; there are none on a node of ours.
     """
     boot_id = current_boot_id()
     found = []
     for pid in _pids():
-        stat = _stat(pid)
-        if stat is not None and (stat.session == session or _has_mark(pid, mark)):
-            found.append(ProcessIdentity(pid, stat.start_time, boot_id))
+        if _has_mark(pid, mark) and (started := _start_time(pid)) is not None:
+            found.append(ProcessIdentity(pid, started, boot_id))
     return found
 
 
@@ -78,14 +70,14 @@ def _pids() -> Iterator[int]:
     return (int(entry) for entry in os.listdir(_PROC) if entry.isdigit())
 
 
-def _stat(pid: int) -> _Stat | None:
+def _start_time(pid: int) -> int | None:
+    """None: no such process, or a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()  # the command's name may hold spaces and brackets
-    state = fields[0]
-    return None if state in "ZX" else _Stat(state, int(fields[3]), int(fields[19]))
+    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def _has_mark(pid: int, mark: bytes) -> bool:

@@ -1,0 +1,81 @@
+"""Takes due jobs and steps them, a few at a time in one process, until nothing is due."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from shunter_store import due
+from shunter_store.database import Database
+from shunter_store.due import Claim
+
+AT_ONCE: Final = 4
+"""Steps of one process at the same time; they wait for providers and for the database, not for the processor."""
+
+_log = logging.getLogger(__name__)
+
+
+class Claimer:
+    """The only caller of steps in a process. Lives in one event loop."""
+
+    def __init__(
+        self, database: Database, step: Callable[[Claim], Awaitable[object]], *, owner: str, lease_s: float
+    ) -> None:
+        self._database = database
+        self._step = step
+        self._owner = owner
+        self._lease_s = lease_s
+        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Also those that have stepped and look for more; a task that nobody holds may vanish."""
+        self._claiming = asyncio.Lock()
+        self._open = True
+
+    async def pull(self) -> int:
+        """Claim as many jobs as there is room for and begin to step them; returns how many."""
+        async with self._claiming:
+            room = AT_ONCE - len(self._running)
+            if room <= 0 or not self._open:
+                return 0
+            claims = await self._database.awrite(
+                lambda conn: due.claim(conn, owner=self._owner, limit=room, lease_s=self._lease_s)
+            )
+            for claim in claims:
+                task = asyncio.create_task(self._run(claim))
+                self._running.add(task)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return len(claims)
+
+    async def pull_if_due(self) -> None:
+        """The timer's look: writes nothing while nothing is due."""
+        waiting = await self._database.aread(lambda conn: due.count_due(conn, lease_s=self._lease_s))
+        if waiting:
+            await self.pull()
+
+    async def close(self, within_s: float) -> None:
+        """Claim nothing any more and wait for the steps that run."""
+        self._open = False
+        if self._running:
+            _, late = await asyncio.wait(set(self._running), timeout=within_s)
+            for task in late:
+                _log.warning("a step is abandoned; its claim runs out by itself")
+                task.cancel()
+
+    async def _run(self, claim: Claim) -> None:
+        try:
+            await self._step(claim)
+        finally:
+            self._running.discard(_this_task())
+        try:
+            await self.pull()  # the step may have made its job due again, and here is room for another
+        except Exception:
+            _log.exception("due jobs cannot be claimed")
+
+
+def _this_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

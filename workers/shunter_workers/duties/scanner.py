@@ -1,0 +1,105 @@
+"""Reads what one provider instance has of ours, writes it to the ledger, and ends what the ledger does not know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from shunter_providers.contract import Capabilities, NodeView, Provider, ProviderError
+from shunter_providers.registry import Registry
+from shunter_schemas.states import NodeState
+from shunter_store import ledger
+from shunter_store.database import Database
+from shunter_store.ledger import NodeRow, ScannedNode
+from shunter_store.sqltypes import now_as_time
+from sqlalchemy import Connection, select
+
+from shunter_workers.accounts import Accounts
+from shunter_workers.duties.reaper import Reaper
+
+LIST_WITHIN_S: Final = 30.0
+AFTER_AN_ERROR_S: Final = 15.0
+QUICK_FACTOR: Final = 0.25
+"""While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
+
+_NOW = select(now_as_time())
+_log = logging.getLogger(__name__)
+
+
+class Scanner:
+    """One per provider instance."""
+
+    def __init__(
+        self, database: Database, registry: Registry, accounts: Accounts, *, instance: str, deployment: str
+    ) -> None:
+        self._database = database
+        self._registry = registry
+        self._accounts = accounts
+        self._instance = instance
+        self._deployment = deployment
+        self._reaper = Reaper(database, instance)
+
+    async def work(self) -> float:
+        """One scan."""
+        try:
+            provider = self._registry.get(self._instance)
+            return await self._scan(provider)
+        except ProviderError as exc:
+            _log.warning("%s cannot be scanned: %s", self._instance, exc)
+            return exc.retry_after_s or AFTER_AN_ERROR_S
+        except TimeoutError:
+            _log.warning("%s did not list its nodes within %.0f s", self._instance, LIST_WITHIN_S)
+            return AFTER_AN_ERROR_S
+
+    async def _scan(self, provider: Provider) -> float:
+        capabilities = provider.capabilities
+        rows, at = await self._database.aread(self._rows)
+        account = await self._accounts.of(self._instance)
+        async with asyncio.timeout(LIST_WITHIN_S):
+            views = await provider.list_owned(self._deployment)
+        if rows:
+            before = _could_be_listed(rows, capabilities, at)
+            await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before))
+        await self._reaper.tend(provider, rows, views, account)
+        quick = any(row.state is NodeState.RELEASING or row.absent_scans for row in rows)
+        return capabilities.scan_interval_s * (QUICK_FACTOR if quick else 1.0)
+
+    def _rows(self, conn: Connection) -> tuple[list[NodeRow], datetime]:
+        return ledger.of_instance(conn, self._instance), conn.execute(_NOW).scalar_one()
+
+    def _observe(
+        self, conn: Connection, account: str, views: Sequence[NodeView], at: datetime, before: frozenset[str]
+    ) -> None:
+        ledger.observe_scan(
+            conn,
+            instance=self._instance,
+            account=account,
+            views=[_scanned(view) for view in views],
+            complete=True,
+            at=at,
+            rows_before=before,
+        )
+
+
+def _could_be_listed(rows: Sequence[NodeRow], capabilities: Capabilities, at: datetime) -> frozenset[str]:
+    """Rows old enough that a listing which began at `at` would show them."""
+    old_enough_s = capabilities.visibility_delay_s
+    return frozenset(
+        row.id
+        for row in rows
+        if row.handle is None or row.created_at is None or (at - row.created_at).total_seconds() >= old_enough_s
+    )
+
+
+def _scanned(view: NodeView) -> ScannedNode:
+    return ScannedNode(
+        handle=view.handle,
+        token=view.token,
+        condition=str(view.condition),
+        reason=view.reason,
+        addresses=view.addresses,
+        billed_usd_per_hour=view.billed_usd_per_hour,
+    )

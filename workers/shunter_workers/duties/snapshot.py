@@ -1,0 +1,54 @@
+"""Writes down how each provider instance does and what it offers: what the API shows, since it knows no provider."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any, Final
+
+from shunter_providers.contract import Fault, OfferQuery, ProviderError
+from shunter_providers.registry import Registry
+from shunter_store import providers
+from shunter_store.database import Database
+from sqlalchemy import Connection
+
+EVERY_S: Final = 60.0
+ASK_WITHIN_S: Final = 30.0
+
+
+class Snapshot:
+    """Asks every instance."""
+
+    def __init__(self, database: Database, registry: Registry) -> None:
+        self._database = database
+        self._registry = registry
+
+    async def work(self) -> float:
+        """One round."""
+        await asyncio.gather(*(self._record(instance) for instance in self._registry.names))
+        return EVERY_S
+
+    async def _record(self, instance: str) -> None:
+        plugin = self._registry.plugin_of(instance)
+        found: dict[str, Any] = {}
+        try:
+            await self._ask(instance, found)
+            ok, detail = True, ""
+        except ProviderError as exc:
+            ok, detail = False, exc.detail
+
+        def write(conn: Connection) -> None:
+            providers.record_health(conn, instance, plugin, ok, detail, **found)
+
+        await self._database.awrite(write)
+
+    async def _ask(self, instance: str, found: dict[str, Any]) -> None:
+        """Fill in what can be found out, as far as it goes."""
+        provider = self._registry.get(instance)
+        found["capabilities"] = asdict(provider.capabilities)
+        try:
+            async with asyncio.timeout(ASK_WITHIN_S):
+                found["account"] = (await provider.whoami()).account
+                found["offers"] = [asdict(offer) for offer in await provider.offers(OfferQuery())]
+        except TimeoutError as exc:
+            raise ProviderError(Fault.TRANSIENT, f"no answer within {ASK_WITHIN_S:.0f} s") from exc

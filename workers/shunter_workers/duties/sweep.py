@@ -1,0 +1,62 @@
+"""Finds what hints did not: rows that are due, holders that were killed, nodes that fell silent."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from shunter_schemas.states import Health, NodeState, State
+from shunter_store import due
+from shunter_store.database import Database
+from shunter_store.sqltypes import db_now, seconds
+from shunter_store.tables import job_due, jobs, nodes
+from sqlalchemy import Connection, select
+
+from shunter_workers.hints import Hints
+from shunter_workers.undertaker import bury, find_dead
+
+EVERY_S: Final = 2.0
+
+_log = logging.getLogger(__name__)
+
+_SILENT = (
+    select(jobs.c.id)
+    .select_from(job_due.join(jobs, jobs.c.id == job_due.c.job_id).join(nodes, nodes.c.job_id == jobs.c.id))
+    .where(
+        jobs.c.state == State.RUNNING,
+        jobs.c.health == Health.OK,
+        nodes.c.state == NodeState.READY,
+        nodes.c.last_sync_at < db_now() - seconds("for_s"),
+    )
+    .distinct()
+)
+
+
+class Sweep:
+    """Republishes hints, bounded; correctness holds with every hint lost, this only makes it quick."""
+
+    def __init__(self, database: Database, hints: Hints, *, lease_s: float, unreachable_after_s: float) -> None:
+        self._database = database
+        self._hints = hints
+        self._lease_s = lease_s
+        self._unreachable_after_s = unreachable_after_s
+
+    async def work(self) -> float:
+        """One round."""
+        dead, silent = await self._database.aread(self._look)
+        if dead or silent:
+            await self._database.awrite(lambda conn: self._tend(conn, dead, silent))
+        waiting = await self._database.aread(lambda conn: due.count_due(conn, lease_s=self._lease_s))
+        if waiting:
+            await self._hints.publish(waiting)
+        return EVERY_S
+
+    def _look(self, conn: Connection) -> tuple[list[str], list[str]]:
+        silent = conn.execute(_SILENT, {"for_s": self._unreachable_after_s}).scalars()
+        return find_dead(conn), list(silent)
+
+    def _tend(self, conn: Connection, dead: list[str], silent: list[str]) -> None:
+        if dead:
+            _log.info("%d leases of killed processes are free again", len(dead))
+            bury(conn, dead)
+        due.wake(conn, silent)

@@ -1,0 +1,111 @@
+"""Reads what a step needs to know of its job: rows, and for a plan what providers offer. Takes no decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from shunter_planner import Candidate
+from shunter_planner.fitting import slots_of
+from shunter_providers.contract import Offer
+from shunter_schemas.job import JobSpec, load_job
+from shunter_schemas.states import State
+from shunter_store import bundles, checkpoints, gang, jobs, ledger
+from shunter_store.bundles import BundleRow
+from shunter_store.database import Database
+from shunter_store.due import Claim
+from sqlalchemy import Connection
+
+from shunter_workers import line
+from shunter_workers.assignments import bundles_of
+from shunter_workers.offers import Offers
+from shunter_workers.view import Market, View, resource_name
+
+_PLANS: Final = frozenset({State.QUEUED, State.RECOVERING})
+_PLACES: Final = frozenset({State.QUEUED, State.PROVISIONING, State.RECOVERING})
+
+
+class Observer:
+    """Makes views."""
+
+    def __init__(self, database: Database, offers: Offers, *, unreachable_after_s: float) -> None:
+        self._database = database
+        self._offers = offers
+        self._unreachable_after_s = unreachable_after_s
+
+    async def look(self, claim: Claim) -> View:
+        """The job as it is now."""
+        view = await self._database.aread(lambda conn: self._read(conn, claim.job_id))
+        view = replace(
+            view,
+            capabilities=self._offers.capabilities(),
+            accounts=self._offers.accounts(),
+        )
+        if view.job.state in _PLANS and not view.job.cancel_requested_at:
+            market = await self._offers.collect(view.document)
+            view = replace(view, market=market, accounts=self._offers.accounts())
+        elif view.job.state in _PLACES and view.job.plan:
+            view = replace(view, market=Market(candidates=[_planned(view)]))
+        if view.market.candidates:
+            market = await self._database.aread(lambda conn: _with_slots(conn, view))
+            view = replace(view, market=market)
+        return view
+
+    def _read(self, conn: Connection, job_id: str) -> View:
+        job = jobs.get(conn, job_id)
+        assert job is not None, "a due row has a job"
+        document = load_job(job.spec)
+        facts = gang.gang_facts(conn, job_id, job.generation)
+        return View(
+            job=job,
+            document=document,
+            nodes=ledger.of_job(conn, job_id, live_only=True),
+            gang=facts,
+            verdict=gang.verdict(facts),
+            checkpoint=checkpoints.latest(conn, job_id),
+            bundles=_bundles(conn, document),
+            cost_usd=ledger.ledger_cost(conn, job_id) if document.limits.max_cost_usd is not None else 0.0,
+            unreachable_after_s=self._unreachable_after_s,
+        )
+
+
+def _bundles(conn: Connection, document: JobSpec) -> dict[str, BundleRow]:
+    rows = (bundles.get(conn, digest) for digest in bundles_of(document))
+    return {row.digest: row for row in rows if row is not None}
+
+
+def _planned(view: View) -> Candidate:
+    """The offer of the plan that the job has: its missing nodes are made of the same."""
+    plan = view.plan
+    return Candidate(plan.instance, plan.offer, plan.shared_host)
+
+
+def _with_slots(conn: Connection, view: View) -> Market:
+    """The market with what is free on shared hosts, and who else wants it."""
+    kind = "cpu" if view.document.resources.cpu_processes is not None else "gpu"
+    shared = [candidate for candidate in view.market.candidates if candidate.shared_host]
+    free = {
+        (candidate.instance, candidate.offer.instance_type): _free(conn, candidate.instance, candidate.offer, kind)
+        for candidate in shared
+    }
+    instances = {candidate.instance for candidate in shared}
+    names = {instance: resource_name(instance, kind) for instance in instances}
+    return replace(
+        view.market,
+        candidates=[_counted(candidate, free) for candidate in view.market.candidates],
+        free=free,
+        ahead={names[instance]: line.ahead_of(conn, view.job, instance, kind) for instance in instances},
+        holders={names[instance]: line.holders_of(conn, view.job, instance, kind) for instance in instances},
+    )
+
+
+def _free(conn: Connection, instance: str, offer: Offer, kind: str) -> list[int]:
+    indices = offer.slot_indices or range(slots_of(offer, kind))
+    nobodys = set(ledger.free_slots(conn, instance, kind, max(indices, default=-1) + 1))
+    return [index for index in indices if index in nobodys]
+
+
+def _counted(candidate: Candidate, free: Mapping[tuple[str, str], Sequence[int]]) -> Candidate:
+    left = free.get((candidate.instance, candidate.offer.instance_type))
+    return candidate if left is None else replace(candidate, offer=replace(candidate.offer, free=len(left)))

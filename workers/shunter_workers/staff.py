@@ -1,0 +1,115 @@
+"""Puts the parts of one worker process together, and runs its timers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from shunter_providers.instances import make_instances
+from shunter_providers.registry import Registry
+from shunter_store.database import Database
+
+from shunter_workers.accounts import Accounts
+from shunter_workers.acting import Actor, Origin
+from shunter_workers.applying import Applier
+from shunter_workers.claiming import Claimer
+from shunter_workers.duties.pruner import Pruner
+from shunter_workers.duties.relay import Relay
+from shunter_workers.duties.scanner import Scanner
+from shunter_workers.duties.snapshot import Snapshot
+from shunter_workers.duties.sweep import Sweep
+from shunter_workers.hints import Hints
+from shunter_workers.observing import Observer
+from shunter_workers.offers import Offers
+from shunter_workers.owners import owner_name
+from shunter_workers.settings import WorkerSettings, signing_secret
+from shunter_workers.singletons import Duty, Singleton
+from shunter_workers.stepping import Stepper
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+CLAIM_EVERY_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Staff:
+    """The parts that have a life of their own."""
+
+    database: Database
+    registry: Registry
+    claimer: Claimer
+    hints: Hints
+    singletons: Sequence[Singleton]
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def begin(self, alive: Path) -> None:
+        """Start timers and duties in the running loop."""
+        self._tasks = [asyncio.create_task(self._claim_by_timer(alive))]
+        self._tasks += [asyncio.create_task(singleton.run()) for singleton in self.singletons]
+
+    async def end(self, within_s: float) -> None:
+        """Stop them, finish the steps that run, and let everything go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.claimer.close(within_s)
+        for singleton in self.singletons:
+            await singleton.release()
+        self.hints.close()
+        await self.registry.close()
+        await asyncio.to_thread(self.database.close)
+
+    async def _claim_by_timer(self, alive: Path) -> None:
+        """Hints make it quick; this alone would do. The file shows that the process gets something done."""
+        while True:
+            try:
+                await self.claimer.pull_if_due()
+                await asyncio.to_thread(alive.touch)
+            except Exception:
+                _log.exception("due jobs cannot be claimed")
+            await asyncio.sleep(CLAIM_EVERY_S)
+
+
+def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: str) -> Staff:
+    """Everything that a worker process needs."""
+    owner, timing = owner_name(), settings.timing
+    registry = Registry(make_instances(settings.providers, settings.data_dir))
+    accounts = Accounts(registry)
+    stepper = make_stepper(settings, database, registry, accounts, deployment)
+    claimer = Claimer(database, stepper.step, owner=owner, lease_s=timing.step_lease_s)
+    hints = Hints(app, most=2 * settings.worker_children)
+    sweep = Sweep(database, hints, lease_s=timing.step_lease_s, unreachable_after_s=timing.unreachable_after_s)
+    duties = [
+        Duty("relay", Relay(database, hints, claimer).work),
+        Duty("sweep", sweep.work),
+        Duty("pruner", Pruner(database, settings.objects_url).work),
+        Duty("snapshot", Snapshot(database, registry).work),
+    ]
+    for name in registry.names:
+        scanner = Scanner(database, registry, accounts, instance=name, deployment=deployment)
+        duties.append(Duty(f"scan:{name}", scanner.work))
+    singletons = [Singleton(database, duty, owner=owner, ttl_s=timing.singleton_lease_s) for duty in duties]
+    return Staff(database, registry, claimer, hints, singletons)
+
+
+def make_stepper(
+    settings: WorkerSettings, database: Database, registry: Registry, accounts: Accounts, deployment: str
+) -> Stepper:
+    """What steps jobs."""
+    secret = signing_secret(settings.data_dir)
+    paused = {name: configured.paused for name, configured in settings.providers.items()}
+    offers = Offers(registry, accounts, paused)
+    return Stepper(
+        database=database,
+        observer=Observer(database, offers, unreachable_after_s=settings.timing.unreachable_after_s),
+        actor=Actor(registry, accounts, Origin(deployment, secret, settings.public_url, settings.api_url_file)),
+        applier=Applier(deployment, secret),
+        lease_s=settings.timing.step_lease_s,
+    )

@@ -1,0 +1,114 @@
+"""What stops a job or sends it into recovery, from any state in which it has nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_schemas.node_sync import Phase
+from shunter_schemas.states import Reason
+from shunter_store.gang import Outcome, Verdict
+from shunter_store.lifecycle import Trigger
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Decision, Release, Settle, Tell, stop
+from shunter_workers.view import View, after, seconds_until, soonest
+
+LONGEST_BACK_OFF_S: Final = 60.0
+
+# What the agent calls the user's fault, where the job's reason has a word of its own for it.
+_USER_REASONS: Final[Mapping[str, Reason]] = {
+    "setup_failed": Reason.SETUP_FAILED,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
+}
+
+
+def stop_if_asked(view: View) -> Decision | None:
+    """The user's cancel."""
+    return stop(Reason.CANCELLED_BY_USER) if view.job.cancel_requested_at is not None else None
+
+
+def stop_at_limit(view: View, now: datetime) -> Decision | None:
+    """The document's caps on time and money."""
+    deadline = duration_deadline(view)
+    if deadline is not None and now >= deadline:
+        return stop(Reason.DURATION_EXCEEDED, f"limits.max_duration_s is {view.document.limits.max_duration_s:g}")
+    left_s = _affordable_s(view)
+    if left_s is not None and left_s <= 0:
+        limit = view.document.limits.max_cost_usd
+        return stop(Reason.BUDGET_EXHAUSTED, f"{view.cost_usd:.2f} USD of {limit:.2f} (limits.max_cost_usd) are spent")
+    return None
+
+
+def duration_deadline(view: View) -> datetime | None:
+    """When `max_duration_s` is over; None: no limit, or the job has not run yet."""
+    limit, started_at = view.document.limits.max_duration_s, view.job.started_at
+    return None if limit is None or started_at is None else after(started_at, limit)
+
+
+def next_limit_s(view: View, now: datetime) -> float | None:
+    """How long until a cap may be reached."""
+    return soonest(seconds_until(duration_deadline(view), now), _affordable_s(view))
+
+
+def judge_gang(view: View, now: datetime) -> Decision | None:
+    """What the verdict over the gang asks for; None: it goes on."""
+    verdict = view.verdict
+    if verdict.outcome is Outcome.DONE:
+        return stop(Reason.DONE)
+    if verdict.outcome is Outcome.USER_FAILURE:
+        return _user_failure(view, verdict, now)
+    if verdict.outcome is Outcome.NODE_FAILURE:
+        return lose(view, now, verdict.reason, verdict.message)
+    if verdict.outcome is Outcome.STOPPED:
+        # Nobody asked for it: the node was alone until its lease ended, or reached the limit that it carries.
+        return stop_at_limit(view, now) or lose(view, now, verdict.reason or "stopped", verdict.message)
+    return None
+
+
+def lose(view: View, now: datetime, reason: str, message: str) -> Decision:
+    """A node is lost or a rank failed for no fault of the user's: recover, as long as the budget lasts."""
+    spent, budget = view.job.node_recoveries, view.document.recovery.node_recoveries
+    if spent >= budget:
+        told = f"recovery.node_recoveries ({budget}) is spent; the last cause was {reason}: {message}"
+        return stop(Reason.RECOVERY_EXHAUSTED, told)
+    return _recover(view, now, {"node_recoveries": spent + 1}, reason, message, times=spent)
+
+
+def _user_failure(view: View, verdict: Verdict, now: datetime) -> Decision:
+    spent = view.job.user_restarts
+    if spent >= view.document.recovery.user_restarts:
+        return stop(_USER_REASONS.get(verdict.reason, Reason.USER_ERROR), verdict.message)
+    return _recover(view, now, {"user_restarts": spent + 1}, verdict.reason, verdict.message, times=spent)
+
+
+def _recover(view: View, now: datetime, counted: Mapping[str, Any], reason: str, message: str, *, times: int) -> Settle:
+    back_off_s = min(LONGEST_BACK_OFF_S, 2.0**times)
+    lost = [node.id for node in view.lost]
+    # Told here already, so that the live nodes save and upload while the back-off runs.
+    kept = [node.id for node in view.members if node.run_generation and node.id not in lost]
+    writes: Sequence[Any] = [
+        *([Release(lost, f"lost: {reason}")] if lost else []),
+        *([Tell(kept, Phase.STOP, view.job.generation, "recovering")] if kept else []),
+    ]
+    change = Change(
+        trigger=Trigger.NODE_LOST,
+        next_in_s=0.0,
+        set=dict(counted),
+        events=[("job.recovering", {"reason": reason, "message": message, "back_off_s": back_off_s, **counted})],
+    )
+    return Settle(change, writes, view.memory.but(not_before=now.timestamp() + back_off_s, create_failures=0))
+
+
+def _affordable_s(view: View) -> float | None:
+    """How long the budget lasts at the present rate, less the time of an orderly stop."""
+    limit = view.document.limits.max_cost_usd
+    rate = sum(node.billed_usd_per_hour for node in view.nodes)
+    if limit is None or rate <= 0:
+        return None
+    return (limit - view.cost_usd) / rate * 3600 - STOP_TAKES_S
+
+
+STOP_TAKES_S: Final = 60.0
+"""Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""

@@ -1,0 +1,108 @@
+"""What becomes of an attempt that failed to get its nodes, by whose fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_providers.contract import Fault, ProviderError, Scope
+from shunter_schemas.states import Reason
+from shunter_store.ledger import NodeRow
+from shunter_store.lifecycle import Trigger
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write
+from shunter_workers.states.ends import lose
+from shunter_workers.view import View
+
+MOST_FAILURES: Final = 3
+"""Create calls that fail in a row for passing reasons before the offer counts as unusable."""
+_NOT_READY_BLOCK_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocking:
+    """How long a fault keeps the job away from what it concerns, and how the job ends if nothing else is left."""
+
+    reason: Reason
+    for_s: float
+
+
+_BLOCKS: Final[Mapping[Fault, _Blocking]] = {
+    Fault.NO_CAPACITY: _Blocking(Reason.NO_CAPACITY, 120.0),
+    Fault.QUOTA: _Blocking(Reason.QUOTA, 600.0),
+    Fault.AUTH: _Blocking(Reason.PROVIDER_AUTH, 3600.0),
+    Fault.PAYMENT: _Blocking(Reason.PROVIDER_PAYMENT, 3600.0),
+}
+_PASSING: Final = _Blocking(Reason.NO_CAPACITY, 15.0)
+
+
+def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Decision:
+    """Some nodes did not come: plan anew, or where the job ran before replace them."""
+    if view.memory.started_generation is not None:
+        decision = lose(view, now, "node_lost", detail)
+        if isinstance(decision, Settle) and decision.change.trigger is Trigger.NODE_LOST:
+            return _also_release(decision, broken, detail)
+        return decision
+    return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, _NOT_READY_BLOCK_S), Scope.OFFER)
+
+
+def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Decision:
+    """A create call ended with an error."""
+    if error.may_have_created or error.fault in (Fault.AMBIGUOUS, Fault.CONFLICT):
+        return Settle(Change(next_in_s=0.0), [MarkUnknown(node.id, error.detail)])
+    refused: list[Write] = [Close(node, {"kind": "refused"})]
+    told: list[tuple[str, Mapping[str, Any]]] = [("node.create_failed", _failure(node, error))]
+    if error.fault is Fault.INVALID:
+        change = Change(Trigger.STOP, Reason.INVALID, error.detail, next_in_s=0.0, events=told)
+        return Settle(change, refused)
+    failures = view.memory.create_failures + (error.fault is not Fault.RATE_LIMITED)
+    if error.fault not in _BLOCKS and failures <= MOST_FAILURES:
+        back_off_s = error.retry_after_s or 2.0**failures
+        memory = view.memory.but(not_before=now.timestamp() + back_off_s, create_failures=failures)
+        return Settle(Change(next_in_s=back_off_s, events=told), refused, memory)
+    blocking = _BLOCKS.get(error.fault, _PASSING)
+    decision = _after_refusal(view, now, node, error, blocking)
+    decision.change.events[:0] = told
+    return Settle(decision.change, [*refused, *decision.writes], decision.memory)
+
+
+def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:
+    return {"rank": node.rank, "provider": node.instance, "fault": str(error.fault), "detail": error.detail}
+
+
+def _after_refusal(view: View, now: datetime, node: NodeRow, error: ProviderError, blocking: _Blocking) -> Settle:
+    if view.memory.started_generation is None:
+        return _plan_anew(view, now, node, error.detail, blocking, error.scope)
+    decision = lose(view, now, str(error.fault), error.detail)
+    assert isinstance(decision, Settle)
+    return decision
+
+
+def _plan_anew(view: View, now: datetime, node: NodeRow, detail: str, blocking: _Blocking, scope: Scope) -> Settle:
+    """Back to `queued` with everything of this attempt released, and what failed avoided for a while."""
+    block: dict[str, Any] = {
+        "instance": node.instance,
+        "scope": str(scope),
+        "reason": str(blocking.reason),
+        "detail": detail,
+        "instance_type": node.offer.get("instance_type", ""),
+        "region": node.offer.get("region", ""),
+        "until": now.timestamp() + blocking.for_s,
+    }
+    standing = [entry for entry in view.memory.blocks if entry["until"] > now.timestamp()]
+    change = Change(
+        trigger=Trigger.CAPACITY_LOST,
+        next_in_s=1.0,
+        set={"plan": None, "provider": None},
+        events=[("job.capacity_lost", {"provider": node.instance, "detail": detail})],
+    )
+    memory = view.memory.but(blocks=[*standing, block], create_failures=0, not_before=now.timestamp() + 1.0)
+    return Settle(change, [Release([member.id for member in view.members], detail)], memory)
+
+
+def _also_release(decision: Settle, broken: Sequence[NodeRow], detail: str) -> Settle:
+    ids = [node.id for node in broken]
+    return Settle(decision.change, [Release(ids, detail), *decision.writes], decision.memory)

@@ -1,0 +1,74 @@
+"""`provisioning`: the gang is created and awaited as one unit, one call a step."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from shunter_schemas.states import NodeState
+from shunter_store.ledger import NodeRow
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Act, BeginCreate, Create, Decision, Search, Settle, wait
+from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
+from shunter_workers.states.giving_up import give_up
+from shunter_workers.view import View, after, is_down, seconds_until, soonest
+
+SLOTS_AGAIN_S: Final = 1.0
+
+
+def decide(view: View, now: datetime) -> Decision:
+    """The next thing that the gang lacks; or its start."""
+    return (
+        stop_if_asked(view)
+        or stop_at_limit(view, now)
+        or _give_up_if_broken(view, now)
+        or _next_call(view, now)
+        or _fill_gaps(view, now)
+        or (start(view) if is_ready(view) else wait(soonest(_next_deadline_s(view, now), next_limit_s(view, now))))
+    )
+
+
+def _give_up_if_broken(view: View, now: datetime) -> Decision | None:
+    for node in view.members:
+        if is_down(node):
+            return give_up(view, now, [node], f"node {node.rank} is {node.condition}: {node.condition_reason or ''}")
+        deadline = _deadline(node, view)
+        if deadline is not None and now >= deadline:
+            return give_up(view, now, [node], f"node {node.rank} is {node.state} and not ready in time")
+    return None
+
+
+def _next_call(view: View, now: datetime) -> Decision | None:
+    for node in view.members:
+        if node.state is NodeState.INTENDED:
+            capabilities = view.capabilities_of(node)
+            deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
+            return Act(Create(node), [BeginCreate(node.id, deadline)])
+        if node.state in (NodeState.CREATING, NodeState.UNKNOWN) and node.handle is None:
+            return Act(Search(node))  # a step died in the middle, or the answer was lost
+    return None
+
+
+def _fill_gaps(view: View, now: datetime) -> Decision | None:
+    """New intents in the place of those whose create call was refused."""
+    if not missing_ranks(view):
+        return None
+    if view.memory.not_before > now.timestamp():
+        return wait(view.memory.not_before - now.timestamp())
+    intend = intend_missing(view)
+    return wait(SLOTS_AGAIN_S) if intend is None else Settle(Change(next_in_s=0.0), [intend])
+
+
+def _deadline(node: NodeRow, view: View) -> datetime | None:
+    """When to stop waiting for the node: for its appearance after a create call in doubt, else for its agent."""
+    if node.state in (NodeState.INTENDED, NodeState.READY):
+        return None
+    if node.handle is None:
+        return node.create_deadline_at
+    return None if node.created_at is None else after(node.created_at, view.capabilities_of(node).readiness_deadline_s)
+
+
+def _next_deadline_s(view: View, now: datetime) -> float | None:
+    return soonest(*(seconds_until(_deadline(node, view), now) for node in view.members))

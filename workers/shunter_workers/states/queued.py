@@ -1,0 +1,131 @@
+"""`queued`: waiting for a plan, a slot, capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from shunter_planner import Facts, History, Plan, Refusal, plan
+from shunter_planner.values import as_json
+from shunter_schemas.states import Reason
+from shunter_store.lifecycle import Trigger
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
+from shunter_workers.states.ends import stop_at_limit, stop_if_asked
+from shunter_workers.view import View, after, resource_name, seconds_until, soonest
+
+FIRST_RETRY_S: Final = 1.0
+LONGEST_RETRY_S: Final = 15.0
+_SHOWN: Final = 20
+"""Offers that `waiting` tells of."""
+
+
+def decide(view: View, now: datetime) -> Decision:
+    """Plan, and intend the whole gang; or say what is waited for."""
+    ended = stop_if_asked(view) or stop_at_limit(view, now) or _stop_if_waited_long_enough(view, now)
+    if ended is not None:
+        return ended
+    if view.memory.not_before > now.timestamp():
+        return wait(view.memory.not_before - now.timestamp())
+    return place_gang(view, now)
+
+
+def place_gang(view: View, now: datetime) -> Decision:
+    """A new plan for the whole gang; also for a gang that lost every node."""
+    market = view.market
+    blocks = view.memory.standing_blocks(now)
+    facts = Facts(instances=market.instances, unavailable=market.unavailable, blocks=blocks)
+    answer = plan(view.document, market.candidates, facts, History())
+    if isinstance(answer, Refusal):
+        return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)
+    ahead = market.ahead.get(resource_name(answer.instance, answer.slot_kind), ())
+    if answer.shared_host and ahead:
+        return _wait_in_line(view, answer, len(ahead), now)
+    places = [
+        Place(rank, slots) for rank, slots in enumerate(choose_slots(view, answer, list(range(answer.num_nodes))))
+    ]
+    change = Change(
+        trigger=Trigger.PLANNED,
+        next_in_s=0.0,
+        set={"plan": as_json(answer), "provider": answer.instance, "waiting": None},
+        events=[("job.planned", {"provider": answer.instance, "instance_type": answer.offer.instance_type})],
+    )
+    return Settle(change, [Intend(answer, places, view.job.generation)], view.memory.but(create_failures=0))
+
+
+def choose_slots(view: View, chosen: Plan, ranks: Sequence[int]) -> list[tuple[int, ...]]:
+    """The slots of each of these nodes: the first that are free. Empty tuples where hosts are not shared."""
+    if not chosen.shared_host:
+        return [() for _ in ranks]
+    free = view.market.free.get((chosen.instance, chosen.offer.instance_type), ())
+    size = chosen.ranks_per_node
+    return [tuple(free[place * size : (place + 1) * size]) for place in range(len(ranks))]
+
+
+def retry_in_s(view: View, now: datetime, ahead: int = 0) -> float:
+    """Longer the longer the job waits already; far back in a line it is woken anyway."""
+    waited_s = (now - view.job.created_at).total_seconds()
+    return max(FIRST_RETRY_S, min(LONGEST_RETRY_S, waited_s / 4), min(60.0, ahead / 4))
+
+
+def _stop_if_waited_long_enough(view: View, now: datetime) -> Decision | None:
+    deadline = _queue_deadline(view)
+    if deadline is None or now < deadline:
+        return None
+    waiting = view.job.waiting or {}
+    detail = f"; the last round said: {waiting['detail']}" if waiting.get("detail") else ""
+    limit_s = view.document.limits.max_queue_s
+    return stop(Reason.QUEUE_TIMEOUT, f"could not be placed within limits.max_queue_s ({limit_s:g}){detail}")
+
+
+def _queue_deadline(view: View) -> datetime | None:
+    limit = view.document.limits.max_queue_s
+    return None if limit is None or view.job.started_at is not None else after(view.job.created_at, limit)
+
+
+def _wait_for(view: View, refusal: Refusal, now: datetime) -> Settle:
+    tried = [
+        {"instance": entry.instance, "instance_type": entry.instance_type, "region": entry.region}
+        | {"reason": entry.reason, "detail": entry.detail}
+        for entry in refusal.rejected[:_SHOWN]
+    ]
+    taken = next((entry for entry in refusal.rejected if entry.reason == "slots_taken"), None)
+    if taken is None:
+        return _waiting(view, now, {"reason": str(refusal.reason), "detail": refusal.detail, "tried": tried})
+    resource = resource_name(taken.instance, _slot_kind(view))
+    told = {"reason": "slots_taken", "detail": refusal.detail, "tried": tried, **_line(view, resource)}
+    return _waiting(view, now, told)
+
+
+def _wait_in_line(view: View, answer: Plan, ahead: int, now: datetime) -> Settle:
+    """It would fit, but others that wait for the same come first; they are woken to take their turn."""
+    told = {
+        "reason": "slots_taken",
+        "detail": f"{ahead} jobs that wait for {answer.instance} come first",
+        "tried": [],
+        **_line(view, resource_name(answer.instance, answer.slot_kind)),
+    }
+    return _waiting(view, now, told, [WakeWaiting(answer.instance, answer.slot_kind, answer.world_size)])
+
+
+def _line(view: View, resource: str) -> dict[str, Any]:
+    market = view.market
+    return {
+        "resource": resource,
+        "position": len(market.ahead.get(resource, ())) + 1,
+        "blocked_by": list(market.holders.get(resource, ())),
+    }
+
+
+def _waiting(view: View, now: datetime, told: dict[str, Any], writes: Sequence[Write] = ()) -> Settle:
+    delay_s = soonest(retry_in_s(view, now, told.get("position", 1)), seconds_until(_queue_deadline(view), now))
+    before = view.job.waiting or {}
+    same = all(before.get(name) == told.get(name) for name in ("reason", "detail", "resource", "position"))
+    # Only news is written: a revision with every try would wake everybody who follows the job.
+    return Settle(Change(next_in_s=delay_s, set={} if same else {"waiting": told}), writes)
+
+
+def _slot_kind(view: View) -> str:
+    return "cpu" if view.document.resources.cpu_processes is not None else "gpu"

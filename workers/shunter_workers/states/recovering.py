@@ -1,0 +1,80 @@
+"""`recovering`: live nodes are kept, lost ones replaced; then everything starts again from the last checkpoint."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from shunter_schemas.node_sync import Phase
+from shunter_schemas.states import NodeState
+from shunter_store.ledger import NodeRow
+from shunter_store.lifecycle import Trigger
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
+from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
+from shunter_workers.states.queued import place_gang
+from shunter_workers.view import View, after, seconds_until, soonest
+
+DRAIN_WITHIN_S: Final = 60.0
+"""How long a kept node may take to stop its ranks and upload what they left. After that it is told to run anyway: an
+agent ends the old generation before it begins a new one."""
+SLOTS_AGAIN_S: Final = 1.0
+
+
+def decide(view: View, now: datetime) -> Decision:
+    """The next thing between a lost gang and a whole one."""
+    return (
+        stop_if_asked(view)
+        or stop_at_limit(view, now)
+        or _release_lost(view)
+        or _halt_kept(view)
+        or _wait_for_kept(view, now)
+        or _replace(view, now)
+        or (start(view) if is_ready(view) else wait(next_limit_s(view, now)))
+    )
+
+
+def _release_lost(view: View) -> Decision | None:
+    lost = [node.id for node in view.members if node in view.lost or not _is_of_use(node)]
+    return Settle(Change(next_in_s=0.0), [Release(lost, "lost")]) if lost else None
+
+
+def _is_of_use(node: NodeRow) -> bool:
+    """Whether it came as far as to be worth keeping."""
+    return node.state is NodeState.READY
+
+
+def _halt_kept(view: View) -> Decision | None:
+    """The old generation ends on the nodes that live."""
+    running = [node.id for node in view.members if node.desired_phase == Phase.RUN]
+    if not running:
+        return None
+    return Settle(Change(next_in_s=0.0), [Tell(running, Phase.STOP, view.job.generation, "recovering")])
+
+
+def _wait_for_kept(view: View, now: datetime) -> Decision | None:
+    """Back-off, and what the kept nodes still upload: the last checkpoint of the old generation may be among it."""
+    busy_s = max((_drain_s(node, view, now) for node in view.members), default=0.0)
+    delay_s = max(busy_s, view.memory.not_before - now.timestamp())
+    return wait(soonest(delay_s, next_limit_s(view, now))) if delay_s > 0 else None
+
+
+def _drain_s(node: NodeRow, view: View, now: datetime) -> float:
+    drained = any(facts.node_id == node.id and facts.drained for facts in view.gang.nodes)
+    if drained or not node.run_generation:
+        return 0.0
+    return seconds_until(after(node.desired_at, DRAIN_WITHIN_S), now) or 0.0
+
+
+def _replace(view: View, now: datetime) -> Decision | None:
+    """New nodes for the lost ones; where none is left, anywhere that the document allows."""
+    if not view.members:
+        return place_gang(view, now)
+    if not missing_ranks(view):
+        return None
+    intend = intend_missing(view)
+    if intend is None:
+        return wait(SLOTS_AGAIN_S)
+    return Settle(Change(trigger=Trigger.PLANNED, next_in_s=0.0), [intend])

@@ -1,0 +1,36 @@
+"""`running`: nothing to do but to notice an end, a limit, or silence."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from shunter_schemas.states import Health
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Decision, Settle, wait
+from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.view import View, soonest
+
+LOOK_AGAIN_S: Final = 5.0
+"""While nodes are silent: nothing wakes the job when they come back without news."""
+
+
+def decide(view: View, now: datetime) -> Decision:
+    """How it ended, if it did; else whether it is within reach."""
+    ended = judge_gang(view, now) or stop_if_asked(view) or stop_at_limit(view, now)
+    if ended is not None:
+        return ended
+    health = Health.UNREACHABLE if is_silent(view, now) else Health.OK
+    again_in_s = soonest(next_limit_s(view, now), LOOK_AGAIN_S if health is Health.UNREACHABLE else None)
+    if health is view.job.health:
+        return wait(again_in_s)
+    return Settle(Change(next_in_s=again_in_s, set={"health": health}, events=[("job.health", {"health": health})]))
+
+
+def is_silent(view: View, now: datetime) -> bool:
+    """Whether some node has not reported for too long. The singleton `silence` wakes the job then."""
+    return any(
+        node.last_sync_at is not None and (now - node.last_sync_at).total_seconds() > view.unreachable_after_s
+        for node in view.members
+    )

@@ -1,0 +1,22 @@
+"""`starting`: every node was told to run; environment, start and rendezvous are under way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shunter_store.lifecycle import Trigger
+from shunter_store.steps import Change
+
+from shunter_workers.decisions import Decision, Settle, wait
+from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.view import View
+
+
+def decide(view: View, now: datetime) -> Decision:
+    """How it ended, if it did; `running` once every rank is up."""
+    ended = judge_gang(view, now) or stop_if_asked(view) or stop_at_limit(view, now)
+    if ended is not None:
+        return ended
+    if view.gang.all_up:
+        return Settle(Change(trigger=Trigger.TRAINER_UP, next_in_s=0.0))
+    return wait(next_limit_s(view, now))

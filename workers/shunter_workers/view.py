@@ -1,0 +1,165 @@
+"""Everything that a decision may look at: rows as they were read, and what providers said. Frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from shunter_planner import Block, Candidate, Plan, Unavailable
+from shunter_planner.values import plan_from_json
+from shunter_providers.contract import Capabilities, Scope
+from shunter_schemas.job import JobSpec
+from shunter_schemas.states import NodeState, Reason
+from shunter_store.bundles import BundleRow
+from shunter_store.checkpoints import CheckpointRow
+from shunter_store.gang import GangFacts, Verdict
+from shunter_store.jobs import JobRow
+from shunter_store.ledger import NodeRow
+
+MEMORY = "steps"
+"""The key of `JobRow.facts` under which steps keep what they leave to the next."""
+
+_DOWN = frozenset({"stopped", "failed", "gone"})
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one step leaves to the next. Times are seconds since the epoch."""
+
+    started_generation: int | None = None
+    """The last generation that was told to run."""
+    not_before: float = 0.0
+    """No new plan and no new start before this: back-off."""
+    create_failures: int = 0
+    """In a row, in this attempt."""
+    silent_since: float | None = None
+    """While stopping: since when no node answers."""
+    asked: Mapping[str, float] = field(default_factory=dict)
+    """By node id: when its provider was last asked to terminate it."""
+    blocks: Sequence[Mapping[str, Any]] = ()
+    """`planner.Block` as JSON, each with `until`."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What is stored."""
+        return {
+            "started_generation": self.started_generation,
+            "not_before": self.not_before,
+            "create_failures": self.create_failures,
+            "silent_since": self.silent_since,
+            "asked": dict(self.asked),
+            "blocks": [dict(block) for block in self.blocks],
+        }
+
+    def but(self, **changes: Any) -> dict[str, Any]:
+        """The same with some things changed, as it is stored."""
+        return replace(self, **changes).as_json()
+
+    def standing_blocks(self, now: datetime) -> list[Block]:
+        """What is still to be avoided."""
+        return [
+            Block(
+                instance=entry["instance"],
+                scope=Scope(entry["scope"]),
+                reason=Reason(entry["reason"]),
+                detail=entry["detail"],
+                instance_type=entry.get("instance_type", ""),
+                region=entry.get("region", ""),
+            )
+            for entry in self.blocks
+            if entry["until"] > now.timestamp()
+        ]
+
+
+def memory_of(job: JobRow) -> Memory:
+    """What earlier steps of this job left; keys of a newer version are skipped."""
+    stored = job.facts.get(MEMORY) or {}
+    known = {name: value for name, value in stored.items() if name in Memory.__dataclass_fields__}
+    return Memory(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What a plan chooses from."""
+
+    instances: Sequence[str] = ()
+    candidates: Sequence[Candidate] = ()
+    unavailable: Sequence[Unavailable] = ()
+    free: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    """By instance and instance type of a shared host: the slots that nobody holds."""
+    ahead: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By resource (`INSTANCE/KIND`): jobs that wait for slots of it and come first."""
+    holders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By resource: jobs that hold slots of it."""
+
+
+def resource_name(instance: str, slot_kind: str) -> str:
+    """What jobs wait in line for: the slots of one kind of one shared host."""
+    return f"{instance}/{slot_kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One job as a step sees it."""
+
+    job: JobRow
+    document: JobSpec
+    nodes: Sequence[NodeRow]
+    """Rows of the ledger that are not closed."""
+    gang: GangFacts
+    verdict: Verdict
+    capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
+    """By instance, of those whose plugin loads."""
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """By instance: the account of its credentials, where it is known."""
+    market: Market = Market()
+    checkpoint: CheckpointRow | None = None
+    bundles: Mapping[str, BundleRow] = field(default_factory=dict)
+    cost_usd: float = 0.0
+    unreachable_after_s: float = 60.0
+
+    @property
+    def memory(self) -> Memory:
+        """What earlier steps left."""
+        return memory_of(self.job)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of this attempt; only where there is one."""
+        assert self.job.plan is not None, "a job that left `queued` has a plan"
+        return plan_from_json(self.job.plan)
+
+    @property
+    def members(self) -> list[NodeRow]:
+        """Nodes that are not on their way out."""
+        return [node for node in self.nodes if node.state is not NodeState.RELEASING]
+
+    @property
+    def lost(self) -> list[NodeRow]:
+        """Members of which the provider says that they do not run."""
+        return [node for node in self.members if is_down(node)]
+
+    def capabilities_of(self, node: NodeRow) -> Capabilities:
+        """What the node's plugin declares; cautious defaults where it does not load any more."""
+        return self.capabilities.get(node.instance) or Capabilities()
+
+
+def is_down(node: NodeRow) -> bool:
+    """Whether the provider says that it does not run. Silence of the node itself says nothing."""
+    return node.condition in _DOWN
+
+
+def seconds_until(moment: datetime | None, now: datetime) -> float | None:
+    """How long until then; at least 0."""
+    return None if moment is None else max(0.0, (moment - now).total_seconds())
+
+
+def soonest(*delays_s: float | None) -> float | None:
+    """The shortest of the delays that are given."""
+    return min((delay for delay in delays_s if delay is not None), default=None)
+
+
+def after(moment: datetime, delay_s: float) -> datetime:
+    """`delay_s` later."""
+    return moment + timedelta(seconds=delay_s)
