@@ -12,7 +12,7 @@ from shunter_schemas.faults import DocumentError, nearest_existing
 from shunter_schemas.job import JobSpec
 from shunter_schemas.parse import parse_job, parse_posted_job
 from shunter_schemas.reading import read_json
-from support.documents import script, tiny_lm
+from support.documents import everything, script, tiny_lm
 
 SCALARS = (
     st.none()
@@ -53,7 +53,7 @@ def _put(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
 
 @st.composite
 def _mutants(draw: st.DrawFn) -> bytes:
-    document: Any = draw(st.sampled_from([tiny_lm(), script()]))
+    document: Any = draw(st.sampled_from([tiny_lm(), script(), everything()]))
     for _ in range(draw(st.integers(1, 3))):
         places = _places(document)
         path = draw(st.sampled_from(places))

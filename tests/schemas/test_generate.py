@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 from shunter_schemas import generate
-from support.documents import changed, script, tiny_lm
+from support.documents import changed, everything, script, tiny_lm
 
 SCHEMA: dict[str, Any] = json.loads((generate.FOLDER / "job.schema.json").read_text(encoding="utf-8"))
 
@@ -26,7 +26,7 @@ def test_the_schema_of_the_job_document_is_a_valid_schema() -> None:
     assert SCHEMA["title"] == "Shunter job document, version 1"
 
 
-@pytest.mark.parametrize("document", [tiny_lm(), script()])
+@pytest.mark.parametrize("document", [tiny_lm(), script(), everything()])
 def test_the_schema_accepts_what_the_parser_accepts(document: dict[str, Any]) -> None:
     assert jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
 

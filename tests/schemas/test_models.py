@@ -17,12 +17,14 @@ import shunter_schemas
 from pydantic import BaseModel, ValidationError
 from shunter_schemas import api
 from shunter_schemas.base import Part
+from shunter_schemas.faults import DocumentError
 from shunter_schemas.inputs import Input
 from shunter_schemas.job import JobSpec, load_job
+from shunter_schemas.parse import parse_job
 from shunter_schemas.resources import GangShape, Resources
 from shunter_schemas.script import ScriptWorkload
 from shunter_schemas.training import TrainingWorkload
-from support.documents import ABSENT, body, changed, script, tiny_lm
+from support.documents import ABSENT, body, changed, everything, script, tiny_lm
 
 
 def _kinds_of(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -80,7 +82,7 @@ def test_every_part_of_the_document_is_closed_and_strict(model: type[BaseModel])
     assert model.model_config.get("allow_inf_nan") is False
 
 
-@pytest.mark.parametrize("document", [tiny_lm(), script()])
+@pytest.mark.parametrize("document", [tiny_lm(), script(), everything()])
 def test_a_document_that_is_written_out_reads_back_the_same(document: dict[str, Any]) -> None:
     job = load_job(document)
 
@@ -88,6 +90,13 @@ def test_a_document_that_is_written_out_reads_back_the_same(document: dict[str, 
 
     assert again == job
     assert load_job(job.model_dump(mode="json")) == job
+
+
+def test_a_document_that_uses_everything_lacks_nothing_but_availability() -> None:
+    with pytest.raises(DocumentError) as refusal:
+        parse_job(body(everything()))
+
+    assert {fault.detail.partition(":")[0] for fault in refusal.value.faults} == {"not available yet"}
 
 
 def test_a_stored_document_keeps_the_users_name_for_the_place_of_an_input() -> None:
