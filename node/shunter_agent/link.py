@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import os
 from typing import IO, Any, Callable, NamedTuple
@@ -40,7 +39,7 @@ class _Request(NamedTuple):
     method: str
     url: SplitResult
     headers: dict[str, str]
-    body: Body | None
+    body: Body | bytes | None
     timeout_s: float
 
 
@@ -56,8 +55,7 @@ class Link:
         """POST a JSON message to the service and return its JSON answer."""
         url, headers = self._locate(path)
         headers["Content-Type"] = "application/json"
-        body = Body(lambda: io.BytesIO(message), len(message), "")
-        response = self._send(_Request("POST", url, headers, body, self._timeout_s))
+        response = self._send(_Request("POST", url, headers, message, self._timeout_s))
         try:
             answer = json.loads(_read(response))
         except ValueError as error:
@@ -144,11 +142,12 @@ def _once(connection: http.client.HTTPConnection, request: _Request) -> http.cli
     target = (request.url.path or "/") + (f"?{request.url.query}" if request.url.query else "")
     if connection.sock is not None:
         connection.sock.settimeout(request.timeout_s)
-    if request.body is None:
-        connection.request(request.method, target, headers=request.headers)
+    body = request.body
+    if body is None or isinstance(body, bytes):
+        connection.request(request.method, target, body=body, headers=request.headers)
     else:
-        headers = {**request.headers, "Content-Length": str(request.body.size)}
-        with request.body.open() as stream:
+        headers = {**request.headers, "Content-Length": str(body.size)}
+        with body.open() as stream:
             connection.request(request.method, target, body=stream, headers=headers)
     return connection.getresponse()
 

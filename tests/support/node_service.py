@@ -74,7 +74,7 @@ class NodeService:
 
     def back(self) -> None:
         """Listen, again on the same port."""
-        self._server = _Server(("127.0.0.1", self._port), _handler(self))
+        self._server = _Server(("127.0.0.1", self._port), self)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -162,6 +162,21 @@ class NodeService:
     def _violated(self, what: str) -> None:
         self.violations.append(what)
 
+    def _answer_to(self, path: str, body: bytes) -> tuple[int, dict[str, Any] | None]:
+        """Status and answer; None for an answer that gets lost on its way."""
+        act = {"/v1/node/sync": self._sync, "/v1/node/grants": self._grants}.get(path)
+        if act is None:
+            return 404, {}
+        try:
+            answer = act(body)
+        except ValidationError as error:
+            self._violated(f"{path}: {error}")
+            return 422, {}
+        if self.lost_answers and path == "/v1/node/sync":
+            self.lost_answers -= 1
+            return 0, None
+        return 200, answer
+
     def _sync(self, body: bytes) -> dict[str, Any]:
         request = protocol.SyncRequest.model_validate_json(body)
         with self._lock:
@@ -237,9 +252,10 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], service: NodeService) -> None:
+        self.service = service
         self._open: set[socket.socket] = set()
-        super().__init__(address, handler)
+        super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
@@ -261,56 +277,60 @@ class _Server(ThreadingHTTPServer):
         """Connections that break are what some tests are about."""
 
 
-def _handler(service: NodeService) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self._answer(401, {})
-            if service.status_code is not None:
-                return self._answer(service.status_code, {})
-            act = {"/v1/node/sync": service._sync, "/v1/node/grants": service._grants}.get(self.path)
-            if act is None:
-                return self._answer(404, {})
-            try:
-                answer = act(body)
-            except ValidationError as error:
-                service._violated(f"{self.path}: {error}")
-                return self._answer(422, {})
-            if service.lost_answers and self.path == "/v1/node/sync":
-                service.lost_answers -= 1
-                self.close_connection = True
-                return None
-            return self._answer(200, answer)
+    @property
+    def _service(self) -> NodeService:
+        assert isinstance(self.server, _Server)
+        return self.server.service
 
-        def do_PUT(self) -> None:
-            key = unquote(self.path.split("?")[0].removeprefix("/v1/objects/"))
-            data = self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(service._put(key, data, self.headers.get("X-Shunter-Sha256")), None)
-
-        def do_GET(self) -> None:
-            key = unquote(self.path.split("?")[0].removeprefix("/v1/objects/"))
-            data = service.objects.get(key)
-            if data is None:
-                return self._answer(404, {})
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def do_POST(self) -> None:
+        body = self._body()
+        if body is None:
             return None
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self._answer(401, {})
+        if self._service.status_code is not None:
+            return self._answer(self._service.status_code, {})
+        status, answer = self._service._answer_to(self.path, body)
+        if answer is None:
+            self.close_connection = True
+            return None
+        return self._answer(status, answer)
 
-        def _answer(self, status: int, body: dict[str, Any] | None) -> None:
-            data = b"" if body is None else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def do_PUT(self) -> None:
+        key = unquote(self.path.split("?")[0].removeprefix("/v1/objects/"))
+        data = self._body()
+        if data is not None:
+            self._answer(self._service._put(key, data, self.headers.get("X-Shunter-Sha256")), None)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Tests read records, not access logs."""
+    def do_GET(self) -> None:
+        key = unquote(self.path.split("?")[0].removeprefix("/v1/objects/"))
+        data = self._service.objects.get(key)
+        if data is None:
+            return self._answer(404, {})
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+        return None
 
-    return Handler
+    def _body(self) -> bytes | None:
+        """None: the other side went away before it had sent everything."""
+        length = int(self.headers["Content-Length"])
+        data = self.rfile.read(length)
+        self.close_connection = self.close_connection or len(data) < length
+        return data if len(data) == length else None
+
+    def _answer(self, status: int, body: dict[str, Any] | None) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests read records, not access logs."""
