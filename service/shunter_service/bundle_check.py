@@ -45,6 +45,7 @@ def check_bundle(archive: BinaryIO, size: int, limits: BundleLimits) -> int:
     Raises:
         BadBundle: it is no whole gzip'd tar, or holds what it may not.
     """
+    archive.seek(0)
     seen = _Seen()
     tape = _Tape(archive, size, limits)
     try:
