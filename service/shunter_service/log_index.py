@@ -76,7 +76,7 @@ def chunks_from(conn: Connection, selection: Selection, first_line: int, count: 
         .where(placed.c.lines > 0)
         .order_by(placed.c.before)
     )
-    return [_chunk(row, row.before + 1) for row in conn.execute(wanted)]
+    return [_chunk(row, int(row.before) + 1) for row in conn.execute(wanted)]
 
 
 def unfinished_before(conn: Connection, job_id: str, chunk: PlacedChunk) -> list[PlacedChunk]:

@@ -24,6 +24,8 @@ class PageIndex:
 
     first_line: int
     limit: int
+    at_end: bool
+    """Whether the last `limit` lines are wanted rather than those from `first_line` on."""
     total: int
     chunks: list[PlacedChunk]
     beginnings: Mapping[StreamKey, list[PlacedChunk]]
@@ -38,7 +40,7 @@ def find_page(conn: Connection, selection: Selection, *, line: int, tail: int | 
     """Which stored pieces hold the lines from `line` on, or the last `tail` ones."""
     total = log_index.count_lines(conn, selection)
     first = max(1, total - tail + 1) if tail is not None else line
-    count = limit if tail is None else max(tail, 1)
+    count = limit if tail is None else tail
     chunks = log_index.chunks_from(conn, selection, first, count) if first <= total else []
     beginnings: dict[StreamKey, list[PlacedChunk]] = {}
     for chunk in chunks:
@@ -52,6 +54,7 @@ def find_page(conn: Connection, selection: Selection, *, line: int, tail: int | 
     return PageIndex(
         first_line=first,
         limit=count,
+        at_end=tail is not None,
         total=total,
         chunks=chunks,
         beginnings=beginnings,
@@ -63,12 +66,9 @@ def find_page(conn: Connection, selection: Selection, *, line: int, tail: int | 
 
 def read_page(objects: ObjectStore, index: PageIndex) -> LogPage:
     """Read the lines of a page. Blocks on the object store."""
-    lines = list(_whole_lines(objects, index))
-    lines = [line for line in lines if index.first_line <= line.line < index.first_line + index.limit]
     last_lines = _last_lines(objects, index)
-    room = index.limit - len(lines)
-    start = max(index.first_line, index.total + 1)
-    lines += [line for line in last_lines if line.line >= start][:room]
+    found = [line for line in (*_whole_lines(objects, index), *last_lines) if line.line >= index.first_line]
+    lines = found[len(found) - min(index.limit, len(found)) :] if index.at_end else found[: index.limit]
     total = index.total + len(last_lines)
     following = lines[-1].line + 1 if lines else index.first_line
     return LogPage(items=tuple(lines), lines_total=total, next_line=following, ended=index.ended and following > total)
