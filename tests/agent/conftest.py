@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import AgentProcess
+from support.agents import AgentMaker, AgentProcess
 from support.node_service import NodeService
-
-AgentMaker = Callable[..., AgentProcess]
 
 
 @pytest.fixture

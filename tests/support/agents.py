@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,9 @@ class AgentProcess:
     def log(self) -> str:
         return (self.folder / "agent.log").read_text()
 
+
+AgentMaker = Callable[..., AgentProcess]
+"""What the fixture `make_agent` is: the arguments of `AgentProcess` after the first two, `name` before them."""
 
 _AGENT_PATH = str(Path(__file__).parents[2] / "node")
 
