@@ -22,10 +22,17 @@ def run(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     log_setup.set_up()
     service = open_service(DataSettings(), ServiceSettings())
+    server = make_server(service, host=options.host, port=options.port)
+    server.run(sockets=None if options.fd is None else [socket.socket(fileno=options.fd)])
+    return 0 if server.started else 1
+
+
+def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Server:
+    """A server over an opened service, which it closes when it ends."""
     config = uvicorn.Config(
         create_app(service),
-        host=options.host,
-        port=options.port,
+        host=host,
+        port=port,
         http="httptools",
         loop="uvloop",
         ws="none",
@@ -36,9 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         backlog=2048,
         timeout_graceful_shutdown=_SHUTDOWN_WITHIN_S,
     )
-    server = _Server(config, service)
-    server.run(sockets=None if options.fd is None else [socket.socket(fileno=options.fd)])
-    return 0 if server.started else 1
+    return _Server(config, service)
 
 
 class _Server(uvicorn.Server):

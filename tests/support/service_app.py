@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import httpx
 from shunter_schemas.ids import new_id
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
+from shunter_service.server import make_server
 from shunter_service.settings import ServiceSettings
 from shunter_store import api_keys
 from shunter_store.database import Database
@@ -73,3 +76,26 @@ async def running_app(data_dir: Path, database_url: str, **settings: Any) -> Asy
             yield App(http, service)
     finally:
         await service.close()
+
+
+@asynccontextmanager
+async def served_app(data_dir: Path, database_url: str, **settings: Any) -> AsyncIterator[App]:
+    """The application behind a real HTTP server on loopback, in this event loop: for streams and lost clients."""
+    providers = {"local": ProviderSettings(plugin="local")}
+    data = DataSettings(data_dir=data_dir, database_url=database_url, providers=providers)
+    service = open_service(data, ServiceSettings(**{"tail_every_s": 0.02, **settings}))
+    service.db.write(lambda conn: api_keys.add(conn, KEY, "tests", ["jobs:read", "jobs:write"]))
+    server = make_server(service)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{listener.getsockname()[1]}",
+            headers={"Authorization": f"Bearer {KEY}"},
+            timeout=30,
+            trust_env=False,
+        ) as http:
+            try:
+                yield App(http, service)
+            finally:
+                server.should_exit = True
+                await asyncio.wait_for(serving, 10)
