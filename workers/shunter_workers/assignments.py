@@ -22,9 +22,9 @@ _PORTS: Final = range(20_000, 30_000)
 """Below the ports that kernels give to outgoing connections."""
 
 
-def make_orders(view: View, plan: Plan, generation: int) -> list[tuple[str, Assignment]]:
-    """By node id, the part of every member of the gang in this generation."""
-    members = sorted(view.members, key=lambda node: node.rank)
+def make_orders(view: View, gang: Sequence[NodeRow], generation: int) -> list[tuple[str, Assignment]]:
+    """By node id, the part of every node of the gang in this generation."""
+    plan, members = view.plan, sorted(gang, key=lambda node: node.rank)
     return [(node.id, _assignment(view, plan, members, node, generation)) for node in members]
 
 

@@ -28,8 +28,10 @@ _DOWN = frozenset({"stopped", "failed", "gone"})
 class Memory:
     """What one step leaves to the next. Times are seconds since the epoch."""
 
-    started_generation: int | None = None
-    """The last generation that was told to run."""
+    ordered_generation: int = 0
+    """The last generation that was set aside for a gang; 0: none. Each gang and each start has one of its own."""
+    started: bool = False
+    """Whether a whole gang of this job was ready once: from then on lost nodes are recovered, not planned anew."""
     not_before: float = 0.0
     """No new plan and no new start before this: back-off."""
     create_failures: int = 0
@@ -44,7 +46,8 @@ class Memory:
     def as_json(self) -> dict[str, Any]:
         """What is stored."""
         return {
-            "started_generation": self.started_generation,
+            "ordered_generation": self.ordered_generation,
+            "started": self.started,
             "not_before": self.not_before,
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -15,17 +16,27 @@ from shunter_store import ledger
 from shunter_store.database import Database
 from shunter_store.ledger import NodeRow, ScannedNode
 from shunter_store.sqltypes import now_as_time
-from sqlalchemy import Connection, select
+from shunter_store.tables import nodes
+from sqlalchemy import Connection, bindparam, or_, select
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.duties.reaper import Reaper
 
 LIST_WITHIN_S: Final = 30.0
 AFTER_AN_ERROR_S: Final = 15.0
-QUICK_FACTOR: Final = 0.25
+QUICK_FACTOR: Final = 0.2
 """While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
 
 _NOW = select(now_as_time())
+_LEAVING = (
+    select(nodes.c.id)
+    .where(
+        nodes.c.instance == bindparam("instance"),
+        nodes.c.state != NodeState.GONE,
+        or_(nodes.c.state == NodeState.RELEASING, nodes.c.absent_scans == 1),
+    )
+    .limit(1)
+)
 _log = logging.getLogger(__name__)
 
 
@@ -41,31 +52,36 @@ class Scanner:
         self._instance = instance
         self._deployment = deployment
         self._reaper = Reaper(database, instance)
+        self._scan_at = 0.0
 
     async def work(self) -> float:
-        """One scan."""
+        """A scan if one is due; returns when to look whether one is."""
         try:
             provider = self._registry.get(self._instance)
-            return await self._scan(provider)
+            quick_s = provider.capabilities.scan_interval_s * QUICK_FACTOR
+            if time.monotonic() >= self._scan_at or await self._database.aread(self._somebody_waits):
+                await self._scan(provider)
+                self._scan_at = time.monotonic() + provider.capabilities.scan_interval_s
         except ProviderError as exc:
             _log.warning("%s cannot be scanned: %s", self._instance, exc)
             return exc.retry_after_s or AFTER_AN_ERROR_S
         except TimeoutError:
             _log.warning("%s did not list its nodes within %.0f s", self._instance, LIST_WITHIN_S)
             return AFTER_AN_ERROR_S
+        return quick_s
 
-    async def _scan(self, provider: Provider) -> float:
-        capabilities = provider.capabilities
+    async def _scan(self, provider: Provider) -> None:
         rows, at = await self._database.aread(self._rows)
         account = await self._accounts.of(self._instance)
         async with asyncio.timeout(LIST_WITHIN_S):
             views = await provider.list_owned(self._deployment)
         if rows:
-            before = _could_be_listed(rows, capabilities, at)
+            before = _could_be_listed(rows, provider.capabilities, at)
             await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before))
         await self._reaper.tend(provider, rows, views, account)
-        quick = any(row.state is NodeState.RELEASING or row.absent_scans for row in rows)
-        return capabilities.scan_interval_s * (QUICK_FACTOR if quick else 1.0)
+
+    def _somebody_waits(self, conn: Connection) -> bool:
+        return conn.execute(_LEAVING, {"instance": self._instance}).scalar() is not None
 
     def _rows(self, conn: Connection) -> tuple[list[NodeRow], datetime]:
         return ledger.of_instance(conn, self._instance), conn.execute(_NOW).scalar_one()

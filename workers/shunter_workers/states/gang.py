@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
+from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
@@ -14,14 +18,35 @@ from shunter_workers.view import View
 
 
 def start(view: View) -> Settle:
-    """Tell every node to run the next generation. Only for a gang that is whole and ready."""
-    memory = view.memory
+    """Every node runs the next generation. Only for a gang that is whole and ready."""
+    change = Change(trigger=Trigger.NODES_READY, set={"waiting": None})
+    if all(_has_orders(node, view) for node in view.members):
+        return Settle(change, memory=view.memory.but(started=True, create_failures=0))
+    run = order(view, view.members)
+    change.set["generation"] = run.generation
+    return Settle(change, [run], view.memory.but(ordered_generation=run.generation, started=True, create_failures=0))
+
+
+def order(view: View, members: Sequence[NodeRow]) -> Run:
+    """What tells these nodes, the whole gang, to run: the gang's own generation, or a new one if it ran that before."""
     generation = view.job.generation
-    if memory.started_generation is not None:
-        generation = max(generation, memory.started_generation + 1)
-    change = Change(trigger=Trigger.NODES_READY, set={"generation": generation, "waiting": None})
-    run = Run(make_orders(view, view.plan, generation), generation, duration_deadline(view))
-    return Settle(change, [run], memory.but(started_generation=generation, create_failures=0))
+    if any(node.run_generation >= generation for node in members):
+        generation = view.memory.ordered_generation + 1
+    return Run(make_orders(view, members, generation), generation, duration_deadline(view))
+
+
+def takes_orders_early(view: View, node: NodeRow) -> bool:
+    """Whether the node is told what to run before it exists, so that its first exchange brings the order.
+
+    Only where it is the whole gang, no twin of it can come to be, and there is nothing to accept: it is a process on a
+    machine of one's own.
+    """
+    capabilities = view.capabilities_of(node)
+    return view.plan.num_nodes == 1 and capabilities.idempotency == "unique_name" and not capabilities.bills
+
+
+def _has_orders(node: NodeRow, view: View) -> bool:
+    return node.desired_phase == Phase.RUN and node.run_generation == view.job.generation
 
 
 def is_ready(view: View) -> bool:

@@ -41,7 +41,7 @@ _PASSING: Final = _Blocking(Reason.NO_CAPACITY, 15.0)
 
 def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Decision:
     """Some nodes did not come: plan anew, or where the job ran before replace them."""
-    if view.memory.started_generation is not None:
+    if view.memory.started:
         decision = lose(view, now, "node_lost", detail)
         if isinstance(decision, Settle) and decision.change.trigger is Trigger.NODE_LOST:
             return _also_release(decision, broken, detail)
@@ -74,7 +74,7 @@ def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:
 
 
 def _after_refusal(view: View, now: datetime, node: NodeRow, error: ProviderError, blocking: _Blocking) -> Settle:
-    if view.memory.started_generation is None:
+    if not view.memory.started:
         return _plan_anew(view, now, node, error.detail, blocking, error.scope)
     decision = lose(view, now, str(error.fault), error.detail)
     assert isinstance(decision, Settle)

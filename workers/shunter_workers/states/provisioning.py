@@ -11,7 +11,14 @@ from shunter_store.steps import Change
 
 from shunter_workers.decisions import Act, BeginCreate, Create, Decision, Search, Settle, wait
 from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
-from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
+from shunter_workers.states.gang import (
+    intend_missing,
+    is_ready,
+    missing_ranks,
+    order,
+    start,
+    takes_orders_early,
+)
 from shunter_workers.states.giving_up import give_up
 from shunter_workers.view import View, after, is_down, seconds_until, soonest
 
@@ -45,7 +52,8 @@ def _next_call(view: View, now: datetime) -> Decision | None:
         if node.state is NodeState.INTENDED:
             capabilities = view.capabilities_of(node)
             deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
-            return Act(Create(node), [BeginCreate(node.id, deadline)])
+            begin = BeginCreate(node.id, deadline)
+            return Act(Create(node), [begin, order(view, [node])] if takes_orders_early(view, node) else [begin])
         if node.state in (NodeState.CREATING, NodeState.UNKNOWN) and node.handle is None:
             return Act(Search(node))  # a step died in the middle, or the answer was lost
     return None

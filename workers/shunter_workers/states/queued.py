@@ -43,16 +43,18 @@ def place_gang(view: View, now: datetime) -> Decision:
     ahead = market.ahead.get(resource_name(answer.instance, answer.slot_kind), ())
     if answer.shared_host and ahead:
         return _wait_in_line(view, answer, len(ahead), now)
+    generation = view.memory.ordered_generation + 1
     places = [
         Place(rank, slots) for rank, slots in enumerate(choose_slots(view, answer, list(range(answer.num_nodes))))
     ]
     change = Change(
         trigger=Trigger.PLANNED,
         next_in_s=0.0,
-        set={"plan": as_json(answer), "provider": answer.instance, "waiting": None},
+        set={"plan": as_json(answer), "provider": answer.instance, "generation": generation, "waiting": None},
         events=[("job.planned", {"provider": answer.instance, "instance_type": answer.offer.instance_type})],
     )
-    return Settle(change, [Intend(answer, places, view.job.generation)], view.memory.but(create_failures=0))
+    memory = view.memory.but(ordered_generation=generation, create_failures=0)
+    return Settle(change, [Intend(answer, places, generation)], memory)
 
 
 def choose_slots(view: View, chosen: Plan, ranks: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,0 +1,212 @@
+"""A whole control plane of real processes on loopback: Valkey, the API, a worker group; each can be killed and started.
+
+Not the supervisor's: a test says itself what dies and what comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from shunter_providers.local import folders, processes
+from shunter_service.up import broker
+from shunter_store.database import Database
+from shunter_store.settings import DataSettings
+from support.waiting import wait_until
+
+TERMINAL = {"succeeded", "failed", "cancelled"}
+
+
+def plain(*command: str, **parts: Any) -> dict[str, Any]:
+    """A job document that runs one command as one process on one CPU slot."""
+    return {
+        "version": "1",
+        "name": "plain",
+        "workload": {"kind": "script", "launcher": "plain", "command": list(command)},
+        "resources": {"cpu_processes": 1},
+        **parts,
+    }
+
+
+@dataclass
+class ControlPlane:
+    """One data directory and the processes that serve it."""
+
+    data_dir: Path
+    redis_dir: Path
+    environ: dict[str, str]
+    port: int = 0
+    roles: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    # --- processes ---------------------------------------------------------------------------------------------
+
+    def start_redis(self) -> None:
+        argv = broker.server_argv(broker.find_server(), self.socket, self.data_dir / "redis")
+        self.roles["redis"] = self._start("redis", argv)
+        wait_until(lambda: broker.ping(self.socket), description="Valkey answers")
+
+    def start_api(self) -> None:
+        with socket.create_server(("127.0.0.1", self.port)) as listener:
+            self.port = listener.getsockname()[1]
+            (self.data_dir / "api-url").write_text(f"{self.url}\n")
+            command = (sys.executable, "-m", "shunter_service", "api", "--fd", str(listener.fileno()))
+            self.roles["api"] = self._start("api", command, pass_fds=(listener.fileno(),))
+        wait_until(self._is_ready, timeout_s=30, description="the API answers")
+
+    def start_worker(self) -> None:
+        self.roles["worker"] = self._start("worker", (sys.executable, "-m", "shunter_workers"))
+        wait_until(lambda: len(self.children()) == 2, timeout_s=30, description="both worker children live")
+
+    def kill(self, role: str) -> None:
+        """SIGKILL; what lives on by its own design does."""
+        process = self.roles.pop(role)
+        process.kill()
+        process.wait(10)
+
+    def stop(self, role: str) -> int:
+        """SIGTERM; returns the exit status."""
+        process = self.roles.pop(role)
+        process.terminate()
+        return process.wait(20)
+
+    def children(self) -> list[psutil.Process]:
+        """The worker's children that show life."""
+        return [
+            child
+            for child in psutil.Process(self.roles["worker"].pid).children()
+            if (self.data_dir / "run" / f"alive-{child.pid}").exists()
+        ]
+
+    def agents(self) -> dict[str, processes.ProcessIdentity]:
+        """Living agents by their node's token."""
+        found = {}
+        for path in (self.data_dir / "nodes").glob("shn-*"):
+            agent = folders.NodeFolder(path).agent()
+            if agent is not None and processes.is_alive(agent):
+                found[path.name] = agent
+        return found
+
+    def ranks(self) -> list[psutil.Process]:
+        """Living rank processes: direct children of agents that carry a rank's environment."""
+        found = []
+        for agent in self.agents().values():
+            with suppress(psutil.Error):
+                found += [child for child in psutil.Process(agent.pid).children() if "RANK" in child.environ()]
+        return found
+
+    # --- the API -----------------------------------------------------------------------------------------------
+
+    def submit(self, document: dict[str, Any]) -> str:
+        answer = self.http("POST", "/v1/jobs", json=document)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        answer = self.http("GET", f"/v1/jobs/{job_id}")
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def cancel(self, job_id: str) -> None:
+        answer = self.http("POST", f"/v1/jobs/{job_id}/cancel")
+        assert answer.status_code == 202, answer.text
+
+    def events(self, job_id: str) -> list[dict[str, Any]]:
+        answer = self.http("GET", f"/v1/jobs/{job_id}/events", params={"limit": 500})
+        assert answer.status_code == 200, answer.text
+        items: list[dict[str, Any]] = answer.json()["items"]
+        return items
+
+    def wait_for(self, job_id: str, *states: str, timeout_s: float = 30.0) -> dict[str, Any]:
+        """The job once it is in one of the states; fails at once when it ended otherwise."""
+        seen: dict[str, Any] = {}
+
+        def reached() -> bool:
+            seen.update(self.job(job_id))
+            assert seen["state"] in states or seen["state"] not in TERMINAL, json.dumps(seen, indent=1)
+            return seen["state"] in states
+
+        wait_until(reached, timeout_s=timeout_s, description=f"{job_id} is {' or '.join(states)}")
+        return seen
+
+    def http(self, method: str, path: str, **parts: Any) -> httpx.Response:
+        key = (self.data_dir / "api-key").read_text().strip()
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=10, trust_env=False, **parts)
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        with closing(Database.connect(DataSettings(data_dir=self.data_dir).database_url)) as opened:
+            yield opened
+
+    # --- plumbing ----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def socket(self) -> Path:
+        return self.redis_dir / "redis.sock"
+
+    def log(self, role: str) -> str:
+        return (self.data_dir / "logs" / f"{role}.log").read_text(errors="replace")
+
+    def end(self) -> None:
+        """Everything, nodes included."""
+        for role in list(self.roles):
+            process = self.roles.pop(role)
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+        for path in (self.data_dir / "nodes").glob("shn-*"):
+            for left in folders.NodeFolder(path).remains():
+                processes.send(left, signal.SIGKILL)
+
+    def _start(self, role: str, argv: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+        with (self.data_dir / "logs" / f"{role}.log").open("ab") as log:
+            return subprocess.Popen(argv, env=self.environ, stdout=log, stderr=log, pass_fds=pass_fds)
+
+    def _is_ready(self) -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == 200
+        return False
+
+
+@contextmanager
+def control_plane(data_dir: Path, **settings: str) -> Iterator[ControlPlane]:
+    """Everything up; `settings` are variables of the environment."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
+    with tempfile.TemporaryDirectory(prefix="shn") as redis_dir:  # short: a socket's path holds 108 bytes
+        for folder in ("logs", "redis", "run"):
+            (data_dir / folder).mkdir(mode=0o700, parents=True)
+        environ = kept | {
+            "SHUNTER_DATA_DIR": str(data_dir),
+            "SHUNTER_REDIS_URL": broker.url_of(Path(redis_dir) / "redis.sock"),
+            "PYTHONWARNINGS": "error",
+            **settings,
+        }
+        plane = ControlPlane(data_dir, Path(redis_dir), environ)
+        try:
+            subprocess.run([sys.executable, "-m", "shunter_service", "prepare"], env=environ, check=True)
+            plane.start_redis()
+            plane.start_api()
+            plane.start_worker()
+            yield plane
+        finally:
+            plane.end()
