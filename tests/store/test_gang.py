@@ -1,6 +1,7 @@
 """The verdict over a gang, and the facts that it is spoken over."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from shunter_schemas.states import FailureClass, NodeState
@@ -9,27 +10,27 @@ from shunter_store.gang import End, GangFacts, NodeFacts, Outcome, verdict
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def node(node_rank: int, ended: End | None = None, **given: object) -> NodeFacts:
-    values = {"state": NodeState.READY, "condition": "running", "member": True, "drained": False} | given
-    at = START + timedelta(seconds=values.pop("at", 0))  # type: ignore[arg-type]
+def node(node_rank: int, ended: End | None = None, **given: Any) -> NodeFacts:
+    values: dict[str, Any] = {"state": NodeState.READY, "condition": "running", "member": True, "drained": False} | given
+    at = START + timedelta(seconds=values.pop("at", 0))
     return NodeFacts(
         node_id=f"node_{node_rank}",
         node_rank=node_rank,
         ended=ended,
         ended_at=at if ended else None,
-        **values,  # type: ignore[arg-type]
+        **values,
     )
 
 
-def failed(rank: int, reason: str, failure_class: FailureClass = FailureClass.USER, **given: object) -> NodeFacts:
+def failed(rank: int, reason: str, failure_class: FailureClass = FailureClass.USER, **given: Any) -> NodeFacts:
     return node(rank, End.FAILED, rank=rank, reason=reason, failure_class=failure_class, **given)
 
 
-def done(rank: int, **given: object) -> NodeFacts:
+def done(rank: int, **given: Any) -> NodeFacts:
     return node(rank, End.DONE, **given)
 
 
-GONE = {"state": NodeState.GONE, "condition": "gone"}
+GONE: dict[str, Any] = {"state": NodeState.GONE, "condition": "gone"}
 USER, NODE = FailureClass.USER, FailureClass.NODE
 
 

@@ -41,10 +41,8 @@ def test_pages_show_every_job_once_newest_first(database: Database) -> None:
     made = [new_job(database) for _ in range(7)]
 
     seen: list[str] = []
-    before = None
-    while page := database.read(lambda conn, before=before: jobs.page(conn, project="default", before=before, limit=3)):
+    while page := page_before(database, seen[-1] if seen else None):
         seen += [job.id for job in page]
-        before = (page[-1].created_at, page[-1].id)
 
     newest_first = sorted(made, key=lambda job: (job.created_at, job.id), reverse=True)
     assert seen == [job.id for job in newest_first]
@@ -146,6 +144,12 @@ def test_a_cancel_of_a_job_whose_end_is_fixed_is_a_conflict(database: Database, 
 def test_a_cancel_of_no_job_is_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
         database.write(lambda conn: jobs.request_cancel(conn, "job_nothing", by="tester"))
+
+
+def page_before(database: Database, job_id: str | None) -> list[jobs.JobRow]:
+    last = None if job_id is None else reread(database, job_id)
+    before = None if last is None else (last.created_at, last.id)
+    return database.read(lambda conn: jobs.page(conn, project="default", before=before, limit=3))
 
 
 def stop(database: Database, job_id: str, reason: Reason) -> jobs.JobRow:

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from shunter_schemas.node_sync import Phase
@@ -286,13 +287,13 @@ def test_a_job_without_nodes_costs_nothing(database: Database) -> None:
     assert database.read(lambda conn: ledger.ledger_cost(conn, "job_nothing")) == 0.0
 
 
-def job_with_node(database: Database, **given: float) -> tuple[str, NodeRow]:
+def job_with_node(database: Database, **given: Any) -> tuple[str, NodeRow]:
     job = new_job(database)
     [node] = intend(database, job.id, new_node(**given))
     return job.id, node
 
 
-def begun_node(database: Database, **given: float) -> tuple[str, NodeRow]:
+def begun_node(database: Database, **given: Any) -> tuple[str, NodeRow]:
     job, node = job_with_node(database, **given)
     claim = claim_job(database, job)
     database.write(lambda conn: ledger.begin_create(conn, claim, node.id, DEADLINE))
@@ -313,12 +314,10 @@ def row(database: Database, node_id: str) -> NodeRow:
     return found
 
 
-def set_node(database: Database, node: NodeRow, **values: object) -> None:
+def set_node(database: Database, node: NodeRow, **values: Any) -> None:
     its = nodes_table.c.id == node.id
     database.write(lambda conn: conn.execute(update(nodes_table).where(its).values(**values)))
 
 
-def want(database: Database, node: NodeRow, phase: Phase, generation: int, **given: object) -> None:
-    database.write(
-        lambda conn: ledger.want(conn, [node.id], phase=phase, generation=generation, **given)  # type: ignore[arg-type]
-    )
+def want(database: Database, node: NodeRow, phase: Phase, generation: int, **given: Any) -> None:
+    database.write(lambda conn: ledger.want(conn, [node.id], phase=phase, generation=generation, **given))

@@ -1,6 +1,7 @@
 """What a provider's listing does to the ledger."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from shunter_schemas.states import NodeState
@@ -63,7 +64,7 @@ def test_a_node_listed_as_gone_counts_as_not_listed(database: Database) -> None:
     ids=["incomplete", "another account", "younger than the listing"],
 )
 def test_a_listing_that_could_not_have_shown_the_node_proves_nothing(
-    database: Database, circumstances: dict[str, object]
+    database: Database, circumstances: dict[str, Any]
 ) -> None:
     node = booting_node(database)
 
@@ -135,7 +136,7 @@ def test_a_scan_leaves_other_instances_and_closed_rows_alone(database: Database)
     assert row(database, other).absent_scans == 0
 
 
-def creating_node(database: Database, **given: object) -> NodeRow:
+def creating_node(database: Database, **given: Any) -> NodeRow:
     job = new_job(database)
     [node] = intend(database, job.id, new_node(**given))
     claim = claim_job(database, job.id)
@@ -143,7 +144,7 @@ def creating_node(database: Database, **given: object) -> NodeRow:
     return node
 
 
-def booting_node(database: Database, **given: object) -> NodeRow:
+def booting_node(database: Database, **given: Any) -> NodeRow:
     node = creating_node(database, **given)
     database.write(lambda conn: ledger.record_handle(conn, node.id, "i-1"))
     return row(database, node)
@@ -157,7 +158,7 @@ def scan(
     handle: str = "i-1",
     rate: float | None = None,
     addresses: dict[str, str] | None = None,
-    **circumstances: object,
+    **circumstances: Any,
 ) -> list[str]:
     view = ScannedNode(handle, node.token, condition or "", "", addresses, rate)
     given = {
@@ -168,7 +169,7 @@ def scan(
         "at": AFTER,
         "rows_before": {node.id},
     }
-    return database.write(lambda conn: ledger.observe_scan(conn, **{**given, **circumstances}))  # type: ignore[arg-type]
+    return database.write(lambda conn: ledger.observe_scan(conn, **{**given, **circumstances}))
 
 
 def idle(database: Database, node: NodeRow) -> None:
@@ -182,6 +183,6 @@ def row(database: Database, node: NodeRow) -> NodeRow:
     return found
 
 
-def set_node(database: Database, node: NodeRow, **values: object) -> None:
+def set_node(database: Database, node: NodeRow, **values: Any) -> None:
     its = nodes_table.c.id == node.id
     database.write(lambda conn: conn.execute(update(nodes_table).where(its).values(**values)))

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 def new_job(database: Database, **given: Any) -> JobRow:
     """A job that was accepted just now."""
-    values = {
+    values: dict[str, Any] = {
         "job_id": new_id("job"),
         "project": "default",
         "created_by": "tester",

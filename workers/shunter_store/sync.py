@@ -119,6 +119,7 @@ _HEARD = (
         lease_granted_until=bindparam("granted", type_=UtcTime),
     )
 )
+_PAST = update(nodes).where(nodes.c.id == bindparam("node")).values(past_journals=bindparam("journals", type_=Json))
 _AWAITED = nodes.c.state.in_([NodeState.INTENDED, NodeState.CREATING, NodeState.UNKNOWN, NodeState.BOOTING])
 _BOOTED = (
     update(nodes)
@@ -191,6 +192,8 @@ def ingest(
         due.wake(conn, [scene.node.job_id])
     if cursor.current:
         _note(conn, scene, cursor, request.status, now)
+    elif cursor.fresh:
+        conn.execute(_PAST, {"node": scene.node.id, "journals": cursor.past_journals})
     return Ingested(
         acknowledged=cursor.acknowledged,
         desired=_desired(scene, cursor, request.status),
