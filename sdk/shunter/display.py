@@ -68,7 +68,7 @@ def figures(job: Job) -> list[str]:
         return []
     loss = progress.loss if progress.loss is not None else progress.values.get("loss")
     found = [("loss", loss), ("val_loss", progress.values.get("val_loss"))]
-    words = [f"{name} {value:.4g}" for name, value in found if value is not None]
+    words = [f"{name} {_loss(value)}" for name, value in found if value is not None]
     if job.state == State.RUNNING:
         if progress.tokens_per_s is not None:
             words.append(f"{_count(progress.tokens_per_s)} tokens/s")
@@ -131,7 +131,7 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """Two lines that stay in place: name, state and clock; a bar with the figures."""
+    """Lines that stay in place: name, state and clock; a bar with the figures; why it waits."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -178,17 +178,20 @@ def _drawn(job: Job) -> RenderableType:
         "  ",
         (clock, "dim"),
     )
-    second = Table.grid(padding=(0, 2, 0, 0))
-    cells: list[RenderableType] = []
-    if job.progress and job.progress.total_steps:
-        cells.append(ProgressBar(total=job.progress.total_steps, completed=job.progress.step, width=30))
-    words = "  ".join((steps(job), *figures(job))) if job.progress else ""
-    notes = status_line(job).removeprefix(str(job.state)).strip() if not words else ""
-    cells.append(Text(words or notes or "…"))
-    if words and job.waiting and job.state not in TERMINAL_STATES:
-        cells.append(Text(waiting_words(job), style="yellow"))
-    second.add_row(*cells)
-    return Group(head, second)
+    lines: list[RenderableType] = [head]
+    if job.progress:
+        figures_ = Table.grid(padding=(0, 2, 0, 0))
+        bar = ProgressBar(total=job.progress.total_steps or 1, completed=job.progress.step, width=12)
+        shown = Text("  ".join((steps(job), *figures(job))))
+        figures_.add_row(*([bar, shown] if job.progress.total_steps else [shown]))
+        lines.append(figures_)
+    if job.waiting and job.state not in TERMINAL_STATES:
+        lines.append(Text(waiting_words(job), style="yellow"))
+    return Group(*lines)
+
+
+def _loss(value: float) -> str:
+    return f"{value:.3f}" if 0.01 <= abs(value) < 1000 else f"{value:.3g}"
 
 
 def _count(value: float) -> str:

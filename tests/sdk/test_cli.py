@@ -104,7 +104,7 @@ def test_watch_exits_by_how_the_job_ended(
 
     assert done.exit_code == exit_code
     assert state in done.stdout
-    assert "step 40/300  loss 2.5  val_loss 2.625" in done.stdout
+    assert "step 40/300  loss 2.500  val_loss 2.625" in done.stdout
     assert ("Traceback: boom" in done.stderr) == (state != "succeeded")
 
 

@@ -85,7 +85,7 @@ def test_a_terminal_gets_a_live_display_of_step_and_losses(api: ApiProcess, clie
 
     assert watching.returncode == 0
     assert "step 120/300" in screen.text
-    assert "val_loss 2.5" in screen.text
+    assert "val_loss 2.500" in screen.text
     assert "eta 3:00" in screen.text
 
 
