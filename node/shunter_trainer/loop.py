@@ -20,6 +20,8 @@ from shunter_trainer.pace import Notes, Pace
 from shunter_trainer.reports import Reports, progress_line
 from shunter_trainer.strategies.base import Strategy
 
+_SALVAGE_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -68,16 +70,22 @@ class Loop:
 
     def run(self) -> bool:
         """True when the training is complete, False when it was stopped on request. Its last checkpoint is saved."""
-        complete = True
+        try:
+            complete = self._run()
+            with self._crew.watchdog.slow_phase("checkpoint"):
+                self._crew.saver.wait()
+        except BaseException:
+            self._crew.saver.salvage(_SALVAGE_S)
+            raise
+        return complete
+
+    def _run(self) -> bool:
         for step in range(self._start.step + 1, self._course.total_steps + 1):
             self._advance(step)
             self._look(step)
             if self._stop_agreed and step < self._course.total_steps:
-                complete = False
-                break
-        with self._crew.watchdog.slow_phase("checkpoint"):
-            self._crew.saver.wait()
-        return complete
+                return False
+        return True
 
     def _advance(self, step: int) -> None:
         """One optimizer step."""
@@ -114,21 +122,20 @@ class Loop:
         pace = self._crew.pace
         at_milestone = step >= self._next_milestone
         if pace.waiting:
-            self._publish(self._hear(step))
+            self._publish(self._hear())
         if at_milestone or step >= pace.next_look:
             pace.send(step, self._crew.stop.wanted, self._save_is_due())
             if at_milestone or pace.steps_are_slow:
-                self._hear(step)
+                self._hear()
                 if not at_milestone:
                     self._publish(step)
         if at_milestone or self._stop_agreed or self._save_agreed:
             self._pause(step)
 
-    def _hear(self, step: int) -> int:
+    def _hear(self) -> int:
         """Read the notes that are on their way; the step that they are about."""
-        notes = self._crew.pace.read(step)
-        unmeasured = [0.0] * (len(notes.losses) - len(notes.norms))
-        self._guard.check(notes.step - len(notes.losses) + 1, notes.losses, unmeasured + notes.norms)
+        notes = self._crew.pace.read()
+        self._guard.check(notes.step - len(notes.losses) + 1, notes.losses, notes.norms)
         self._crew.watchdog.pace(notes.step_s)
         self._stop_agreed |= notes.stop
         self._save_agreed |= notes.save
@@ -138,7 +145,7 @@ class Loop:
     def _measured(self, notes: Notes) -> dict[str, float]:
         course = self._course
         values = {"loss": notes.losses[-1], "step_time_s": notes.step_s}
-        if notes.norms:
+        if notes.norms[-1] is not None:
             values["grad_norm"] = notes.norms[-1]
         if course.peak_lr is not None:
             values["lr"] = course.peak_lr * course.factor(notes.step)

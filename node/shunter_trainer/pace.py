@@ -31,8 +31,8 @@ class Notes:
     step: int
     losses: list[float]
     """Of the whole gang, one for each step up to and with `step`."""
-    norms: list[float]
-    """Global gradient norms of as many steps as measured them; the last is that of `step`."""
+    norms: list[float | None]
+    """Global gradient norms of the same steps; None where it was not measured."""
     step_s: float
     """Seconds of a step on rank 0, on average since the last look."""
     stop: bool
@@ -47,10 +47,10 @@ class Pace:
         self._gang = gang
         self._every_steps = every_steps
         self._losses: list[Tensor] = []
-        self._norms: list[Tensor] = []
+        self._norms: list[Tensor | None] = []
         self._looked_at = step
         self._began = time.perf_counter()
-        self._sent: tuple[int, Any, Tensor, list[Tensor]] | None = None
+        self._sent: tuple[int, Any, Tensor, list[Tensor | None]] | None = None
         self.next_look = step + 1
         """The first step is looked at right away, so that everybody sees that it works."""
         self.step_s: float | None = None
@@ -68,8 +68,7 @@ class Pace:
     def note(self, loss: Tensor, norm: Tensor | None) -> None:
         """One step of this rank: its share of the loss, and the global norm where it was measured."""
         self._losses.append(loss)
-        if norm is not None:
-            self._norms.append(norm)
+        self._norms.append(norm)
 
     def leave_out(self, seconds: float) -> None:
         """Time since the last look in which no step was worked on."""
@@ -87,8 +86,8 @@ class Pace:
         self._losses, self._norms = [], []
         self._looked_at, self._began = step, now
 
-    def read(self, step: int) -> Notes:
-        """What the last look found; decides when the next one is. `step` is where this rank is now."""
+    def read(self) -> Notes:
+        """What the last look found; decides when the next one is."""
         assert self._sent is not None
         sent_at, work, message, norms = self._sent
         self._sent = None
@@ -97,11 +96,11 @@ class Pace:
         stop, save, step_s, *losses = message.tolist()
         self.step_s = step_s
         grain = self._every_steps or _grain(step_s)
-        self.next_look = (step // grain + 1) * grain
+        self.next_look = (sent_at // grain + 1) * grain
         return Notes(
             step=sent_at,
             losses=[loss / self._gang.world_size for loss in losses],
-            norms=torch.stack(norms).tolist() if norms else [],
+            norms=_numbers(norms),
             step_s=step_s,
             stop=stop > 0,
             save=save > 0,
@@ -111,6 +110,12 @@ class Pace:
 def every_steps_from_environment() -> int | None:
     """`SHUNTER_LOG_EVERY_STEPS` (in the document: `environment.variables`) fixes the distance of metric points."""
     return int(os.environ.get("SHUNTER_LOG_EVERY_STEPS", "0")) or None
+
+
+def _numbers(norms: list[Tensor | None]) -> list[float | None]:
+    measured = [norm for norm in norms if norm is not None]
+    values = iter(torch.stack(measured).tolist() if measured else ())
+    return [None if norm is None else next(values) for norm in norms]
 
 
 def _grain(step_s: float) -> int:

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 import traceback
-from functools import partial
 
 import torch
 from shunter_schemas.training import TrainingWorkload
@@ -17,7 +16,6 @@ from shunter_trainer.checkpoint.manifest import sweep
 from shunter_trainer.checkpoint.save import Policy, Position, Saver
 from shunter_trainer.data.build import DataSets, build_data
 from shunter_trainer.data.geometry import Geometry, cut, total_steps
-from shunter_trainer.data.order import mix
 from shunter_trainer.data.samples import Unindexed
 from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.document import Task, read_task
@@ -35,6 +33,7 @@ from shunter_trainer.optim.schedules import schedule_factor
 from shunter_trainer.pace import Pace, every_steps_from_environment
 from shunter_trainer.places import Places
 from shunter_trainer.reports import Reports
+from shunter_trainer.seeds import step_seeder
 from shunter_trainer.strategies import strategy_for
 from shunter_trainer.strategies.base import Parts, Strategy
 
@@ -85,7 +84,7 @@ def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool
         watchdog=watchdog,
         stop=stop,
         pace=Pace(gang, start.step, every_steps_from_environment()),
-        seed_step=partial(_seed_step, task.workload.seed, gang),
+        seed_step=step_seeder(task.workload.seed, gang),
     )
     # What was made so far lives to the end: the collector need not look at it in every step.
     gc.enable()
@@ -163,14 +162,6 @@ def _resumed(task: Task, strategy: Strategy, places: Places, gang: Gang, reports
         reports.say(f"{folder.name} was saved under another document; its weights are taken over all the same")
     reports.say(f"resumed from {folder.name} in {time.perf_counter() - began:.2f} s")
     return Position(saved.step, saved.samples_seen, task.digest, gang.world_size, task.strategy.kind)
-
-
-def _seed_step(seed: int, gang: Gang, step: int) -> None:
-    """Seed dropout by (seed, step, rank): nothing about it needs to be saved."""
-    value = mix(seed, step, gang.rank) >> 1
-    torch.default_generator.manual_seed(value)
-    if gang.device.type == "cuda":
-        torch.cuda.default_generators[gang.device.index].manual_seed(value)
 
 
 def _report(error: BaseException, reports: Reports) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,34 @@ def load_checkpoint(folder: Path, strategy: Strategy, gang: Gang) -> Position:
     Raises: CheckpointFault when a file is damaged or the state belongs to another model.
     """
     verify(folder, gang.local_rank, gang.local_world_size)
-    from torch.distributed.checkpoint.filesystem import FileSystemReader
-    from torch.distributed.checkpoint.state_dict_loader import load
-
-    reader = FileSystemReader(folder)
-    stored = {name: _form(entry) for name, entry in reader.read_metadata().state_dict_metadata.items()}
+    stored = contents(folder)
     state = strategy.empty_state(stored)
     _compare(state, stored, folder.name)
-    load(state, storage_reader=reader, no_dist=True)
+    read_into(state, folder)
     strategy.load(state)
     try:
         return Position(**json.loads((folder / POSITION).read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointFault(f"checkpoint {folder.name}: {POSITION} cannot be read: {error}") from error
+
+
+def contents(folder: Path) -> dict[str, Stored]:
+    """What a checkpoint holds, by name."""
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+
+    entries = FileSystemReader(folder).read_metadata().state_dict_metadata
+    return {name: _form(entry) for name, entry in entries.items()}
+
+
+def read_into(state: dict[str, Any], folder: Path) -> None:
+    """Fill these entries from a checkpoint: tensors in place, others by replacing them."""
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with warnings.catch_warnings():
+        # Each rank reads by itself, on purpose; torch warns that this might not be meant.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        load(state, storage_reader=FileSystemReader(folder), no_dist=True)
 
 
 def _form(entry: Any) -> Stored:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,6 +103,11 @@ class Saver:
                 raise PeerLost(f"Another rank is gone: it was lost while a checkpoint was written ({error})") from error
             cause = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
             raise CheckpointFault(f"a checkpoint could not be written to {self._policy.root}: {cause}") from error
+
+    def salvage(self, within_s: float) -> None:
+        """Before this rank ends with a failure: let a checkpoint that is under way become whole, if it still can."""
+        if self._running is not None:
+            futures.wait([self._running], within_s)
 
     def _write(self, state: dict[str, Any], position: Position, values: dict[str, float]) -> None:
         # Heavy (0.7 s), and needed by nothing else: imported here, beside the running training.

@@ -12,23 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shunter_trainer.seeds import mix
+
 Indices = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 
 _ROUNDS = 6
-_MASK = (1 << 64) - 1
-
-
-def mix(*values: int) -> int:
-    """64 well-mixed bits of several integers (splitmix64 over each in turn)."""
-    state = 0x9E3779B97F4A7C15
-    for value in values:
-        state = (state ^ value) & _MASK
-        state = (state + 0x9E3779B97F4A7C15) & _MASK
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
-        state ^= state >> 31
-    return state
 
 
 def permute(positions: Indices, count: int, *key: int) -> Indices:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -10,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shunter_trainer.data.order import Indices, mix, permute
+from shunter_trainer.data.order import Indices, permute
 from shunter_trainer.failures import UserFault
+from shunter_trainer.seeds import mix, seed_everything
 
 Rows = Mapping[str, Any]
 """Tensors by name, one row a sample."""
@@ -197,11 +197,3 @@ def collate(items: list[Any], target: str) -> Rows:
         )
     batch: Rows = default_collate(items)
     return batch
-
-
-def seed_everything(seed: int) -> None:
-    """Python's, numpy's and torch's global generators on this thread's CPU."""
-    random.seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)
-    # Not torch.manual_seed: it also visits every accelerator, at a hundred times the cost.
-    torch.default_generator.manual_seed(seed & ((1 << 63) - 1))

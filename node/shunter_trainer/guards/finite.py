@@ -22,14 +22,13 @@ class FiniteGuard:
         """Whether the newest step was good; nothing else is worth a checkpoint."""
         return self._bad_in_a_row == 0
 
-    def check(self, first_step: int, losses: Sequence[float], norms: Sequence[float]) -> None:
-        """Look at consecutive steps; `norms` is empty where gradients are not measured at each step.
+    def check(self, first_step: int, losses: Sequence[float], norms: Sequence[float | None]) -> None:
+        """Look at consecutive steps; a norm is None where it was not measured.
 
         Raises: NonFinite after too many bad ones in a row.
         """
-        for offset, loss in enumerate(losses):
-            norm = norms[offset] if offset < len(norms) else 0.0
-            if math.isfinite(loss) and math.isfinite(norm):
+        for offset, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
+            if math.isfinite(loss) and (norm is None or math.isfinite(norm)):
                 self._bad_in_a_row = 0
                 continue
             self._bad_in_a_row += 1

@@ -11,10 +11,10 @@ import torch
 from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
-from shunter_trainer.data.samples import seed_everything
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.recompute import recompute_blocks
 from shunter_trainer.models.transformer import Shape, Transformer, llama_config
+from shunter_trainer.seeds import seed_everything
 from shunter_trainer.targets import call_target
 
 

@@ -20,7 +20,13 @@ from torch import Tensor, nn
 from shunter_trainer.gang import Gang
 from shunter_trainer.models.objective import Batch, Objective
 from shunter_trainer.optim.optimizers import MakeOptimizer
-from shunter_trainer.strategies.names import GROUPS, model_entries, optimizer_entries, split_optimizer_name
+from shunter_trainer.strategies.names import (
+    GROUPS,
+    model_entries,
+    optimizer_entries,
+    restore_groups,
+    split_optimizer_name,
+)
 
 # Kernels over whole lists; one call for all gradients is several times faster than torch.nn.utils on CPUs.
 _foreach_norm = torch._foreach_norm  # pyright: ignore[reportPrivateImportUsage]
@@ -156,7 +162,7 @@ class TorchStrategy(Strategy):
         on_device = any(group.get("fused") or group.get("capturable") for group in self.optimizer.param_groups)
         for name, form in stored.items():
             if name == GROUPS:
-                entries[name] = []
+                entries[name] = ""
             elif (parts := split_optimizer_name(name)) is not None and parts[0] in parameters:
                 entries[name] = _room(parameters[parts[0]], form, on_device)
         return entries
@@ -168,8 +174,7 @@ class TorchStrategy(Strategy):
             if (parts := split_optimizer_name(name)) is not None:
                 self.optimizer.state[parameters[parts[0]]][parts[1]] = value
         if self.keeps_groups:
-            for group, saved in zip(self.optimizer.param_groups, state[GROUPS], strict=True):
-                group.update(saved)
+            restore_groups(self.optimizer, state[GROUPS])
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         for name, value in self.module.state_dict().items():

@@ -1,10 +1,11 @@
 """The canonical layout of a checkpoint: one flat mapping of names, the same under every strategy.
 
-`model.<parameter>`, `buffer.<buffer>`, `optimizer.<parameter>.<key of its state>`, and `optimizer_groups` (a list).
+`model.<parameter>`, `buffer.<buffer>`, `optimizer.<parameter>.<key of its state>`, and `optimizer_groups` (JSON).
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -28,10 +29,18 @@ def optimizer_entries(module: nn.Module, optimizer: torch.optim.Optimizer) -> di
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             entries[optimizer_name(name, key)] = value
-    entries[GROUPS] = [
-        {key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups
-    ]
+    entries[GROUPS] = json.dumps([_plain(group) for group in optimizer.param_groups])
     return entries
+
+
+def restore_groups(optimizer: torch.optim.Optimizer, text: str) -> None:
+    """Put saved settings back into the groups that they were taken from."""
+    for group, saved in zip(optimizer.param_groups, json.loads(text), strict=True):
+        group.update(saved)
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if isinstance(value, int | float | str)}
 
 
 def optimizer_name(parameter: str, key: str) -> str:
