@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shunter import Client, ShunterError, find_connection
+from shunter import Client, ShunterError
 from shunter.display import make_display, summary
 from shunter.transport import Retries
 
@@ -75,13 +75,12 @@ def _service(data_dir: Path) -> Iterator[bool]:
 
 def _is_running(data_dir: Path) -> bool:
     try:
-        connection = find_connection(data_dir=data_dir, environ={})
-        with Client(connection.url, connection.api_key, timeout_s=2, retries=Retries(tries=1)) as client:
+        with Client(data_dir=data_dir, timeout_s=2, retries=Retries(tries=1)) as client:
             client.readiness()
             client.providers()  # with the key of this data directory: another service may listen there by now
+            print(f"using the service that runs at {client.connection.url}")
     except ShunterError:
         return False
-    print(f"using the service that runs at {connection.url}")
     return True
 
 
@@ -95,8 +94,7 @@ def _wait_until_ready(process: subprocess.Popen[str], data_dir: Path) -> None:
 
 
 def _train(data_dir: Path, settings: list[str]) -> int:
-    connection = find_connection(data_dir=data_dir, environ={})
-    with Client(connection.url, connection.api_key) as client:
+    with Client(data_dir=data_dir) as client:
         job = client.submit(DOCUMENT, settings=settings)
         with make_display() as display:
             job = client.wait(job.id, progress=display.show, poll_s=0.5)
@@ -111,7 +109,7 @@ def _train(data_dir: Path, settings: list[str]) -> int:
     print(f"  job        {job.id}")
     print(f"  artifacts  {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}")
     print(f"  logs       shunter logs {job.id}")
-    print(f"  API        {connection.url}/v1/jobs/{job.id}   (key: {data_dir / 'api-key'})")
+    print(f"  API        {client.connection.url}/v1/jobs/{job.id}   (key: {data_dir / 'api-key'})")
     return 0
 
 

@@ -55,7 +55,7 @@ class Client:
     """A connection to one service. Use it as a context manager, or call `close`.
 
     Without arguments it finds the service as the CLI does: `SHUNTER_URL` and `SHUNTER_API_KEY`, else the files that
-    `shunter up` left in `$SHUNTER_DATA_DIR`, `./.shunter` or `~/.shunter`.
+    `shunter up` left in `$SHUNTER_DATA_DIR`, `./.shunter` or `~/.shunter`. `data_dir` names one such folder.
     """
 
     def __init__(
@@ -63,11 +63,12 @@ class Client:
         url: str | None = None,
         api_key: str | None = None,
         *,
+        data_dir: str | Path | None = None,
         timeout_s: float = 30.0,
         retries: Retries | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        connection = find_connection(url, api_key)
+        connection = find_connection(url, api_key, data_dir)
         self._transport = Transport(connection, timeout_s=timeout_s, retries=retries, transport=transport)
 
     def __enter__(self) -> Self:
@@ -160,7 +161,8 @@ class Client:
         patience = Patience(self._transport, patience_s)
         job: Job | None = None
         while True:
-            left_s = deadline - time.monotonic()
+            begun = time.monotonic()
+            left_s = deadline - begun
             hold_s = 0.0 if progress or job is None else min(_LONG_POLL_S, max(0.0, left_s))
             try:
                 job = self._newer(job_id, job, hold_s)
@@ -174,7 +176,7 @@ class Client:
                 return job
             if left_s <= 0:
                 raise WaitTimeout(f"{job_id} is still {job.state} after {timeout_s:g} s", hint="it goes on")
-            if progress:
+            if progress or time.monotonic() - begun < poll_s:  # also when a service did not hold its answer back
                 self._transport.retries.sleep(min(poll_s, left_s))
 
     def cancel(self, job_id: str) -> Job:

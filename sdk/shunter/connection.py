@@ -41,11 +41,15 @@ def find_connection(
 ) -> Connection:
     """The connection to use: arguments first, then `SHUNTER_URL` and `SHUNTER_API_KEY`, then the data directories.
 
+    Args:
+        data_dir: a data directory; it stands in place of the environment and of every other data directory.
+
     Raises:
         NotConfigured: something is missing or not an http(s) address; the message says what and where it was sought.
     """
-    url = url or environ.get("SHUNTER_URL") or None
-    api_key = api_key or environ.get("SHUNTER_API_KEY") or None
+    if not data_dir:
+        url = url or environ.get("SHUNTER_URL") or None
+        api_key = api_key or environ.get("SHUNTER_API_KEY") or None
     if url:
         url = _checked(url)
     if url and api_key:

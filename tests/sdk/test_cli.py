@@ -221,6 +221,15 @@ def test_cancel_says_where_the_job_is(job_id: str) -> None:
     assert done.stdout.startswith(f"{job_id}  ")
 
 
+def test_a_data_directory_can_be_named(api: ApiProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHUNTER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("SHUNTER_API_KEY", "shk_other")
+
+    done = shunter("jobs", "--data-dir", api.data_dir)
+
+    assert done.exit_code == 0
+
+
 @pytest.mark.usefixtures("cli_environment")
 def test_providers_are_a_table() -> None:
     assert "local" in shunter("providers").stdout

@@ -48,7 +48,14 @@ def test_a_chosen_data_directory_is_the_only_one(tmp_path: Path) -> None:
         find_connection(environ={"SHUNTER_DATA_DIR": str(chosen)})
     data_dir(chosen, key="shk_chosen")
     assert find_connection(environ={"SHUNTER_DATA_DIR": str(chosen)}).api_key == "shk_chosen"
-    assert find_connection(data_dir=chosen, environ={}).api_key == "shk_chosen"
+
+
+def test_a_data_directory_given_as_an_argument_wins_over_the_environment(tmp_path: Path) -> None:
+    chosen = data_dir(tmp_path / "chosen", key="shk_chosen")
+
+    found = find_connection(data_dir=chosen, environ={"SHUNTER_URL": "https://env:1", "SHUNTER_API_KEY": "shk_env"})
+
+    assert (found.url, found.api_key) == ("http://127.0.0.1:8000", "shk_chosen")
 
 
 def test_the_local_key_is_not_sent_to_another_host(tmp_path: Path) -> None:

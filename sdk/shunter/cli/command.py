@@ -9,6 +9,7 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of the service.", rich_help_panel="Service")]
 ApiKey = Annotated[str | None, typer.Option("--api-key", help="Key of the service.", rich_help_panel="Service")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Use the service that runs on this data directory.", rich_help_panel="Service"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel="Output")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell errors in full.", rich_help_panel="Output")]
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
@@ -31,6 +36,7 @@ class Context:
 
     url: str | None = None
     api_key: str | None = None
+    data_dir: Path | None = None
     as_json: bool = False
     verbose: bool = False
 
@@ -38,12 +44,13 @@ class Context:
         """A client for the service that the options, the environment or a data directory name."""
         from shunter.client import Client
 
-        return Client(self.url, self.api_key)
+        return Client(self.url, self.api_key, data_dir=self.data_dir)
 
 
 _COMMON: typing.Final = (
     ("url", Url, None),
     ("api_key", ApiKey, None),
+    ("data_dir", DataDir, None),
     ("as_json", AsJson, False),
     ("verbose", Verbose, False),
 )

@@ -56,12 +56,13 @@ def events(context: Context, job_id: JobId, follow: Follow = False) -> None:
 
 def artifacts(context: Context, job_id: JobId, download: Download = None) -> None:
     """List what a job left, or fetch it: whole and checked, and only what is not there yet."""
-    from shunter.cli import output
+    from shunter.cli import output, transfers
 
     with context.client() as client:
         found = list(client.artifacts(job_id))
         if download is not None:
-            client.download_artifacts(job_id, download)
+            with transfers.shown() as progress:
+                client.download_artifacts(job_id, download, progress=progress)
     if context.as_json:
         output.print_json_list(found)
     elif download is not None:
