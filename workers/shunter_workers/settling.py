@@ -14,7 +14,6 @@ from shunter_workers.decisions import (
     Close,
     Create,
     Created,
-    Decision,
     Found,
     Looked,
     RecordHandle,
@@ -33,7 +32,7 @@ def settle(view: View, act: Act, result: Result, now: datetime) -> Settle:
     node = act.action.node
     if isinstance(result, ProviderError):
         if isinstance(act.action, Create):
-            return _only_settles(create_failed(view, now, node, result))
+            return create_failed(view, now, node, result)
         return _call_failed(view, act, result, now)
     if isinstance(result, Created):
         return Settle(Change(next_in_s=0.0), [RecordHandle(node.id, result.handle)])
@@ -78,8 +77,3 @@ def _call_failed(view: View, act: Act, error: ProviderError, now: datetime) -> S
 
 def _remember_asking(view: View, node: NodeRow, now: datetime) -> dict[str, object]:
     return view.memory.but(asked={**view.memory.asked, node.id: now.timestamp()})
-
-
-def _only_settles(decision: Decision) -> Settle:
-    assert isinstance(decision, Settle), "what follows from an answer makes no further call in this step"
-    return decision

@@ -67,7 +67,7 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
     return None
 
 
-def lose(view: View, now: datetime, reason: str, message: str) -> Decision:
+def lose(view: View, now: datetime, reason: str, message: str) -> Settle:
     """A node is lost or a rank failed for no fault of the user's: recover, as long as the budget lasts."""
     spent, budget = view.job.node_recoveries, view.document.recovery.node_recoveries
     if spent >= budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write
+from shunter_workers.decisions import Close, MarkUnknown, Release, Settle, Write
 from shunter_workers.states.ends import lose
-from shunter_workers.view import View
+from shunter_workers.view import View, is_down
 
 MOST_FAILURES: Final = 3
 """Create calls that fail in a row for passing reasons before the offer counts as unusable."""
@@ -39,17 +39,18 @@ _BLOCKS: Final[Mapping[Fault, _Blocking]] = {
 _PASSING: Final = _Blocking(Reason.NO_CAPACITY, 15.0)
 
 
-def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Decision:
+def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Settle:
     """Some nodes did not come: plan anew, or where the job ran before replace them."""
     if view.memory.started:
         decision = lose(view, now, "node_lost", detail)
-        if isinstance(decision, Settle) and decision.change.trigger is Trigger.NODE_LOST:
-            return _also_release(decision, broken, detail)
-        return decision
+        late = [node.id for node in broken if not is_down(node)]  # those that are down are let go in any case
+        if not late or decision.change.trigger is not Trigger.NODE_LOST:
+            return decision
+        return replace(decision, writes=[Release(late, detail), *decision.writes])
     return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, _NOT_READY_BLOCK_S), Scope.OFFER)
 
 
-def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Decision:
+def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Settle:
     """A create call ended with an error."""
     if error.may_have_created or error.fault in (Fault.AMBIGUOUS, Fault.CONFLICT):
         return Settle(Change(next_in_s=0.0), [MarkUnknown(node.id, error.detail)])
@@ -76,9 +77,7 @@ def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:
 def _after_refusal(view: View, now: datetime, node: NodeRow, error: ProviderError, blocking: _Blocking) -> Settle:
     if not view.memory.started:
         return _plan_anew(view, now, node, error.detail, blocking, error.scope)
-    decision = lose(view, now, str(error.fault), error.detail)
-    assert isinstance(decision, Settle)
-    return decision
+    return lose(view, now, str(error.fault), error.detail)
 
 
 def _plan_anew(view: View, now: datetime, node: NodeRow, detail: str, blocking: _Blocking, scope: Scope) -> Settle:
@@ -101,8 +100,3 @@ def _plan_anew(view: View, now: datetime, node: NodeRow, detail: str, blocking: 
     )
     memory = view.memory.but(blocks=[*standing, block], create_failures=0, not_before=now.timestamp() + 1.0)
     return Settle(change, [Release([member.id for member in view.members], detail)], memory)
-
-
-def _also_release(decision: Settle, broken: Sequence[NodeRow], detail: str) -> Settle:
-    ids = [node.id for node in broken]
-    return Settle(decision.change, [Release(ids, detail), *decision.writes], decision.memory)
