@@ -18,11 +18,13 @@ from pathlib import Path
 from shunter import Client, ShunterError
 from shunter.display import make_display, summary
 from shunter.transport import Retries
+from shunter_schemas.api import Job
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "examples" / "tiny-lm-ddp.json"
 
 STOP_WITHIN_S = 20.0
+CANCEL_WITHIN_S = 45.0
 LAST_LINES = 30
 
 
@@ -95,9 +97,7 @@ def _wait_until_ready(process: subprocess.Popen[str], data_dir: Path) -> None:
 
 def _train(data_dir: Path, settings: list[str]) -> int:
     with Client(data_dir=data_dir) as client:
-        job = client.submit(DOCUMENT, settings=settings)
-        with make_display() as display:
-            job = client.wait(job.id, progress=display.show, poll_s=0.5)
+        job = _followed(client, client.submit(DOCUMENT, settings=settings).id)
         print(f"\n{summary(job)}")
         if job.state != "succeeded":
             print(f"\n{job.message or ''}\nthe last lines of its output:", file=sys.stderr)
@@ -106,11 +106,24 @@ def _train(data_dir: Path, settings: list[str]) -> int:
             return 1
         folder = data_dir / "demo" / job.id
         files = client.download_artifacts(job.id, folder)
+        url = client.connection.url
     print(f"  job        {job.id}")
     print(f"  artifacts  {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}")
-    print(f"  logs       shunter logs {job.id}")
-    print(f"  API        {client.connection.url}/v1/jobs/{job.id}   (key: {data_dir / 'api-key'})")
+    print(f"  logs       shunter logs {job.id} --data-dir {data_dir}")
+    print(f"  API        {url}/v1/jobs/{job.id}   (key: {data_dir / 'api-key'})")
     return 0
+
+
+def _followed(client: Client, job_id: str) -> Job:
+    """The job once it has ended. Ctrl-C cancels it: trainings outlive the service, and this one shall not."""
+    try:
+        with make_display() as display:
+            return client.wait(job_id, progress=display.show, poll_s=0.5)
+    except KeyboardInterrupt:
+        print(f"\ncancelling {job_id}", file=sys.stderr)
+        client.cancel(job_id)
+        client.wait(job_id, timeout_s=CANCEL_WITHIN_S)
+        raise
 
 
 if __name__ == "__main__":
