@@ -108,7 +108,7 @@ def without_fence(conn: Connection, claim: Claim, change: steps.Change) -> JobRo
 
 
 def test_no_order_of_claims_and_steps_applies_a_stale_one(sqlite_template: Path) -> None:
-    check(sqlite_template, steps.apply, examples=60)
+    check(sqlite_template, steps.apply, examples=30)
 
 
 def test_the_model_finds_a_store_without_the_fence(sqlite_template: Path) -> None:

@@ -11,7 +11,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def node(node_rank: int, ended: End | None = None, **given: Any) -> NodeFacts:
-    values: dict[str, Any] = {"state": NodeState.READY, "condition": "running", "member": True, "drained": False} | given
+    usual: dict[str, Any] = {"state": NodeState.READY, "condition": "running", "member": True, "drained": False}
+    values = usual | given
     at = START + timedelta(seconds=values.pop("at", 0))
     return NodeFacts(
         node_id=f"node_{node_rank}",

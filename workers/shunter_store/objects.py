@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, Final, Protocol
 
 import fsspec
@@ -15,6 +16,8 @@ import fsspec
 from shunter_store.errors import NotFound, ObjectExists, StoreError
 
 CHUNK_BYTES: Final = 1 << 20
+_REQUEST_BYTES: Final = 8 << 20
+_SPOOL_BYTES: Final = 8 << 20
 
 _SEGMENT: Final = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 _LONGEST_KEY_BYTES: Final = 900
@@ -101,7 +104,7 @@ class _Folder:
             try:
                 os.link(beside, target)
             except FileExistsError:
-                if target.stat().st_size != size or _digest_of(target.open("rb")) != digest:
+                if target.stat().st_size != size or _digest_of(target) != digest:
                     raise ObjectExists(key) from None
         finally:
             beside.unlink(missing_ok=True)
@@ -125,31 +128,29 @@ class _Folder:
 
 
 class _Remote:
-    """Any other fsspec file system. Objects appear whole there when their upload ends."""
+    """Any other fsspec file system. What comes is kept aside until it is whole and checked; object stores then show
+    the upload whole or not at all."""
 
     def __init__(self, filesystem: Any, root: str) -> None:
         self._filesystem = filesystem
         self._root = root.rstrip("/")
 
     def put(self, key: str, chunks: Iterable[bytes], sha256: str | None) -> int:
-        path = self._path(key)
-        if (held := self.size(key)) is not None:
-            return self._compare(key, held, chunks, sha256)
-        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-        file = self._filesystem.open(path, "wb")
-        try:
-            digest, size = _copy(chunks, file)
+        with SpooledTemporaryFile(max_size=_SPOOL_BYTES) as aside:
+            digest, size = _copy(chunks, aside)
             _check(digest, sha256)
-        except BaseException:
-            _discard(file)
-            raise
-        file.close()
+            if (held := self.size(key)) is None:
+                aside.seek(0)
+                self._upload(key, aside)
+            elif held != size or self._digest(key) != digest:
+                raise ObjectExists(key)
         return size
 
     def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]:
-        if self.size(key) is None:
+        size = self.size(key)
+        if size is None:
             raise NotFound("object", key)
-        return _pieces(self._filesystem.open(self._path(key), "rb"), start, end)
+        return self._pieces(key, start, size if end is None else min(end, size))
 
     def size(self, key: str) -> int | None:
         try:
@@ -162,12 +163,19 @@ class _Remote:
         if self.size(key) is not None:
             self._filesystem.rm_file(self._path(key))
 
-    def _compare(self, key: str, held: int, chunks: Iterable[bytes], sha256: str | None) -> int:
-        digest, size = _copy(chunks, None)
-        _check(digest, sha256)
-        if size != held or _digest_of(self._filesystem.open(self._path(key), "rb")) != digest:
-            raise ObjectExists(key)
-        return size
+    def _upload(self, key: str, source: Any) -> None:
+        path = self._path(key)
+        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with self._filesystem.open(path, "wb") as file:
+            while piece := source.read(CHUNK_BYTES):
+                file.write(piece)
+
+    def _pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        for first in range(start, end, _REQUEST_BYTES):
+            yield self._filesystem.cat_file(self._path(key), start=first, end=min(first + _REQUEST_BYTES, end))
+
+    def _digest(self, key: str) -> str:
+        return _copy(self.open_range(key, 0, None), None)[0]
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
@@ -203,16 +211,8 @@ def _check(digest: str, announced: str | None) -> None:
         raise BadDigest(f"announced sha256 {announced}, received {digest}")
 
 
-def _digest_of(file: Any) -> str:
-    with file:
-        return _copy(iter(lambda: file.read(CHUNK_BYTES), b""), None)[0]
-
-
-def _discard(file: Any) -> None:
-    """Abandon an upload where the file system can; closing it would publish what is there."""
-    discard = getattr(file, "discard", None)
-    if discard is not None:
-        discard()
+def _digest_of(path: Path) -> str:
+    return _copy(_pieces(path.open("rb"), 0, None), None)[0]
 
 
 def _pieces(file: Any, start: int, end: int | None) -> Iterator[bytes]:

@@ -241,7 +241,7 @@ TABLES: dict[str, list[sa.schema.SchemaItem]] = {
         must("fence", sa.BigInteger),
         may("lease_owner", sa.String(200)),
         may("lease_until", TIME),
-        sa.CheckConstraint("urgency BETWEEN 0 AND 3", name="ck_job_due_urgency"),
+        sa.CheckConstraint("urgency BETWEEN 0 AND 3", name=sa.schema.conv("ck_job_due_urgency")),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_job_due_job_id", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", name="pk_job_due"),
     ],
