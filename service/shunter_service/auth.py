@@ -24,6 +24,8 @@ WRITE = "jobs:write"
 ADMIN = "admin"
 
 _REMEMBERED = 1024
+_UNKNOWN_FOR_S = 1.0
+"""An unknown key may have been made a moment ago."""
 _LONGEST_SECRET = 200
 
 
@@ -45,7 +47,8 @@ class KeyRing:
         if known is not None and known[0] > self._clock():
             return known[1]
         key = await self._db.aread(lambda conn: api_keys.find(conn, secret))
-        self._seen[digest] = (self._clock() + self._keep_s, key)
+        keep_s = self._keep_s if key is not None else min(self._keep_s, _UNKNOWN_FOR_S)
+        self._seen[digest] = (self._clock() + keep_s, key)
         self._seen.move_to_end(digest)
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)

@@ -50,18 +50,18 @@ def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) 
             external_redis = os.environ.get("SHUNTER_REDIS_URL")
             socket_path = redis_socket(layout)
             env = child_environment(layout, external_redis or broker.url_of(socket_path))
-            prepare = Child("prepare", python("shunter_service", "prepare"), env, layout.logs / "prepare.log")
+            log = layout.logs / "prepare.log"
+            prepare = Child("prepare", python("shunter_service", "prepare"), env, log)
             if not external_redis:
                 supervisor.add(redis_role(layout, socket_path))
+            # Beside each other: what takes time in each of them is its imports.
+            supervisor.add(api_role(layout, env, listener))
+            supervisor.add(worker_role(layout, env))
             if code := supervisor.wait_for(prepare, _PREPARE_WITHIN_S):
-                log = layout.logs / "prepare.log"
                 return _fail(f"the data directory cannot be prepared (exit code {code}):\n{last_lines(log)}")
-            if not supervisor.stopping:
-                supervisor.add(api_role(layout, env, listener))
-                supervisor.add(worker_role(layout, env))
-                if supervisor.wait_until_ready():
-                    _say(f"ready ({time.monotonic() - began:.1f} s)")
-                    supervisor.keep_running()
+            if supervisor.wait_until_ready():
+                _say(f"ready ({time.monotonic() - began:.1f} s)")
+                supervisor.keep_running()
         except (RoleFails, broker.NoServer, OSError) as error:
             return _fail(str(error))
         _say("stopping")
