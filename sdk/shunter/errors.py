@@ -67,10 +67,13 @@ class InvalidDocument(ShunterError):
 class ApiError(ShunterError):
     """The service answered with a problem document (RFC 9457), kept whole in `problem`."""
 
+    way_out = ""
+    """The `hint` of every error of the class."""
+
     def __init__(
         self, status: int, slug: str, problem: Mapping[str, Any], *, retry_after_s: float | None = None
     ) -> None:
-        ShunterError.__init__(self, _sentence(status, problem))
+        ShunterError.__init__(self, _sentence(status, problem), hint=self.way_out)
         self.status = status
         self.slug = slug
         self.problem = dict(problem)
@@ -90,6 +93,8 @@ class BadRequest(ApiError):
 
 class Unauthorized(ApiError):
     """401: no key, or one that the service does not know."""
+
+    way_out = "is it the right key? --api-key, SHUNTER_API_KEY, or the data directory's `api-key`"
 
 
 class Forbidden(ApiError):

@@ -214,6 +214,18 @@ def test_artifacts_are_listed_and_fetched(cli_environment: ApiProcess, job_id: s
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == b"w" * 2048
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(cli_environment: ApiProcess, job_id: str, tmp_path: Path) -> None:
+    part = cli_environment.worker_part(job_id)
+    part.run()
+    part.leave("model.safetensors", b"w")
+    (tmp_path / "file").touch()
+
+    done = shunter("artifacts", job_id, "--download", tmp_path / "file" / "out")
+
+    assert done.exit_code == 1
+    assert done.stderr == f"error: {tmp_path / 'file' / 'out'}: Not a directory\n"
+
+
 def test_cancel_says_where_the_job_is(job_id: str) -> None:
     done = shunter("cancel", job_id)
 

@@ -59,7 +59,7 @@ _COMMON: typing.Final = (
 def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Register a function as a command. Its first parameter is the `Context`; it returns an exit code or None for 0.
 
-    The common options are added to its own, and a `ShunterError` becomes one line and an exit code.
+    The common options are added to its own, and an error becomes one line and an exit code.
     """
 
     def register(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -68,30 +68,38 @@ def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Callable[..
             context = Context(**{option: values.pop(option) for option, _, _ in _COMMON})
             raise typer.Exit(_guarded(context, lambda: function(context, **values)))
 
-        hints = typing.get_type_hints(function, include_extras=True)
-        _, *own = inspect.signature(function).parameters.values()
-        parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [parameter.replace(kind=keyword) for parameter in parameters]
-        parameters += [
-            inspect.Parameter(option, keyword, default=default, annotation=kind) for option, kind, default in _COMMON
-        ]
         # typer reads a command's options from its signature.
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        signature = _with_common_options(function)
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return app.command(name, rich_help_panel=panel)(run)
 
     return register
 
 
-def _guarded(context: Context, function: Callable[[], int | None]) -> int:
-    try:
-        return function() or 0
-    except ShunterError as error:
-        from shunter.cli import codes
+def _with_common_options(function: Callable[..., object]) -> inspect.Signature:
+    hints = typing.get_type_hints(function, include_extras=True)
+    _, *own = inspect.signature(function).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [one.replace(annotation=hints[one.name], kind=keyword) for one in own]
+    common = [inspect.Parameter(option, keyword, default=value, annotation=kind) for option, kind, value in _COMMON]
+    return inspect.Signature([*parameters, *common])
 
-        tell(error, as_json=context.as_json, verbose=context.verbose)
-        return codes.of_error(error)
+
+def _guarded(context: Context, function: Callable[[], int | None]) -> int:
+    from shunter.cli import codes
+
+    try:
+        return function() or codes.ExitCode.SUCCEEDED
+    except BrokenPipeError:
+        raise
+    except OSError as cause:  # a folder that cannot be written, a full disk
+        error = ShunterError(f"{cause.filename or 'this machine'}: {cause.strerror or cause}")
+        code = codes.ExitCode.FAILED
+    except ShunterError as raised:
+        error, code = raised, codes.of_error(raised)
+    tell(error, as_json=context.as_json, verbose=context.verbose)
+    return code
 
 
 def tell(error: ShunterError, *, as_json: bool = False, verbose: bool = False) -> None:
