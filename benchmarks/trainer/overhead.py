@@ -3,8 +3,8 @@
     python benchmarks/trainer/overhead.py [--steps 2000] [--rounds 9]
 
 Both loops use the same model, optimizer kind and data; what differs is everything the trainer adds: sample order,
-batches, seeds, schedule, looks, metrics, the hang watchdog. Prints microseconds a step and the difference, by rounds. CPU
-time of the one thread that trains is counted, so that other load on the machine disturbs little.
+batches, seeds, schedule, looks, metrics, the hang watchdog. Prints microseconds a step and the difference, by rounds.
+CPU time of the one thread that trains is counted, so that other load on the machine disturbs little.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,7 +80,7 @@ def bare(steps: int, clip_norm: float | None) -> float:
     """Seconds of a loop as one writes it by hand."""
     model, pool = Null(), torch.randn(1024, 4)
     optimizer = adamw(model)
-    batches = pool.split(BATCH)
+    batches = torch.split(pool, BATCH)
     began = time.thread_time()
     for step in range(steps):
         loss = model(x=batches[step % len(batches)])["loss"]
@@ -129,10 +129,7 @@ def main() -> None:
         out, sys.stdout = sys.stdout, (Path(folder) / "stdout").open("w")
         rows = []
         for clip_norm in (None, 1.0):
-            loops: list[Callable[[], float]] = [
-                lambda clip_norm=clip_norm: bare(options.steps, clip_norm),
-                lambda clip_norm=clip_norm: ours(options.steps, clip_norm, metrics),
-            ]
+            loops = [partial(bare, options.steps, clip_norm), partial(ours, options.steps, clip_norm, metrics)]
             for loop in loops:
                 loop()
             gc.freeze()

@@ -44,6 +44,11 @@ class Reports:
         if self._is_main:
             print(text, flush=True)
 
+    def close(self) -> None:
+        """No more lines."""
+        if self._file is not None:
+            self._file.close()
+
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
             return
