@@ -101,7 +101,7 @@ def _signs_of_life(conn: Connection) -> dict[str, Check]:
         "workers": Check(
             ok=bool(held),
             required=False,
-            detail=f"{len(held)} singletons are held" if held else "no worker holds any singleton",
+            detail=f"hold {', '.join(sorted(held))}" if held else "no worker holds any lease",
         ),
     }
 
