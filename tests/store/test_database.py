@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 from shunter_store import events, jobs, outbox
-from shunter_store.database import WRITE_ATTEMPTS, Database
+from shunter_store.database import ATTEMPTS, Database
 from shunter_store.errors import UnusableDatabase
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
@@ -121,7 +121,40 @@ def test_a_transaction_that_always_loses_is_given_up(postgres_database: str) -> 
         database.write(lose)
     database.close()
 
-    assert len(runs) == WRITE_ATTEMPTS
+    assert len(runs) == ATTEMPTS
+
+
+def test_a_restart_of_the_server_is_not_noticed(postgres_database: str) -> None:
+    database, other = Database.connect(postgres_database), Database.connect(postgres_database)
+    pids = [database.read(backend), database.write(backend)]
+    other.write(lambda conn: terminate(conn, *pids))
+
+    database.write(outbox.put)
+    taken = database.read(lambda conn: outbox.take(conn, 1000))
+    database.close()
+    other.close()
+
+    assert taken != []
+
+
+def test_a_connection_that_breaks_in_a_write_is_replaced_and_the_write_done_once(postgres_database: str) -> None:
+    database, other = Database.connect(postgres_database), Database.connect(postgres_database)
+    job = new_job(database)
+    runs: list[int] = []
+
+    def cut_off_once(conn: Connection) -> None:
+        runs.append(backend(conn))
+        if len(runs) == 1:
+            other.write(lambda admin: terminate(admin, runs[0]))
+        events.append(conn, job.id, "once", {})
+
+    database.write(cut_off_once)
+    told = database.read(lambda conn: events.page(conn, job.id))
+    database.close()
+    other.close()
+
+    assert len(runs) == 2
+    assert [event.type for event in told] == ["job.created", "once"]
 
 
 def test_an_error_of_the_caller_is_not_tried_again(database: Database) -> None:
@@ -193,3 +226,12 @@ def test_an_old_sqlite_library_is_refused_with_what_to_do() -> None:
 def test_databases_that_cannot_be_shared_are_refused(url: str) -> None:
     with pytest.raises(UnusableDatabase):
         Database.connect(url)
+
+
+def backend(conn: Connection) -> int:
+    return int(conn.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+
+
+def terminate(conn: Connection, *pids: int) -> None:
+    for pid in pids:
+        conn.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})

@@ -19,8 +19,9 @@ from shunter_store.engines import open_engines
 
 T = TypeVar("T")
 
-WRITE_ATTEMPTS: Final = 5
-"""How often a write that the database itself gave up (deadlock, serialization) is tried."""
+ATTEMPTS: Final = 5
+"""How often a transaction is tried that the database itself gave up (deadlock, serialization), or whose pooled
+connection turned out to be dead (the server was restarted)."""
 
 _LOST_RACE: Final = frozenset({"40001", "40P01", "55P03"})
 """SQLSTATEs of serialization failure, deadlock, lock not available: the transaction did nothing and may be repeated."""
@@ -83,12 +84,19 @@ class Database:
     def _run(self, engine: Engine, turn: AbstractContextManager[Any], fn: Callable[[Connection], T]) -> T:
         if os.getpid() != self._pid:
             raise RuntimeError("this Database belongs to the parent process: connect again after a fork")
-        for attempt in range(1, WRITE_ATTEMPTS + 1):
+        attempts = 0
+        while True:
+            attempts += 1
+            committing = False
             try:
                 with turn, engine.begin() as conn:
-                    return fn(conn)
+                    result = fn(conn)
+                    committing = True
+                return result
             except DBAPIError as error:
-                if attempt == WRITE_ATTEMPTS or getattr(error.orig, "sqlstate", None) not in _LOST_RACE:
+                # A connection that breaks while it commits leaves open what happened: that is never repeated.
+                cut_off = error.connection_invalidated and not committing
+                lost_race = getattr(error.orig, "sqlstate", None) in _LOST_RACE
+                if attempts == ATTEMPTS or not (cut_off or lost_race):
                     raise
-            time.sleep(random.uniform(0, 0.01 * 2**attempt))
-        raise AssertionError("unreachable")
+            time.sleep(random.uniform(0, 0.01 * 2**attempts))
