@@ -67,7 +67,9 @@ class Agent:
         """An assignment that waits for the generation before it to end."""
         self._reaper: OrphanReaper | None = None
         self._leave_by: float | None = None
-        self._power_off_at: float | None = None
+        self._farewell_until: float | None = None
+        """When the last uploads have had their time, once the lease is over."""
+        self._power_off_at = 0.0
 
     def run(self) -> int:
         """Until the service releases the node; returns the exit status."""
@@ -90,7 +92,7 @@ class Agent:
         """What the agent does at this moment; called by the sync thread."""
         current = self._current
         return {
-            "phase": current.phase if current else "drained" if self._newest else "idle",
+            "phase": current.phase if current else self._resting,
             "generation": self._newest,
             "ranks_running": current.ranks_running if current else 0,
             "uptime_s": round(time.monotonic() - self._started_at, 3),
@@ -102,6 +104,10 @@ class Agent:
         """The newest generation, if there is anything left to do for it."""
         generations = self._generations
         return generations[-1] if generations and generations[-1].number == self._newest else None
+
+    @property
+    def _resting(self) -> str:
+        return "drained" if self._newest or self._shared.state.of(0).drained else "idle"
 
     @property
     def _alive(self) -> Generation | None:
@@ -269,14 +275,16 @@ class Agent:
 
     def _power_off(self) -> None:
         """After the last uploads, or when they take too long."""
-        if self._power_off_at is None:
-            self._power_off_at = time.monotonic() + self._shared.tuning.farewell_s
-        if not self._generations or time.monotonic() >= self._power_off_at:
-            import subprocess
+        now = time.monotonic()
+        if self._farewell_until is None:
+            self._farewell_until = now + self._shared.tuning.farewell_s
+        if now < self._power_off_at or (now < self._farewell_until and self._generations):
+            return
+        self._power_off_at = now + _IDLE_S
+        import subprocess
 
-            trace("the lease is over: powering off")
-            subprocess.run(["/bin/sh", "-c", self._shared.tuning.power_off], stdin=subprocess.DEVNULL, check=False)
-            self._power_off_at = time.monotonic() + _IDLE_S
+        trace("the lease is over: powering off")
+        subprocess.run(["/bin/sh", "-c", self._shared.tuning.power_off], stdin=subprocess.DEVNULL, check=False)
 
     # Keeping the journal, coming and going.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import Any
+from typing import Any, Sequence
 
 from shunter_agent.files import digest, remove_tree
 from shunter_agent.shell import SetupFailed, Shell
@@ -16,18 +16,15 @@ _PACKAGES = (
 _WHERE = "import json, sysconfig; print(json.dumps(sysconfig.get_path('purelib')))"
 
 
-def fingerprint(document: dict[str, Any], source: str, python: str) -> dict[str, Any]:
-    """What the virtual environment depends on; the same fingerprint means it can stay."""
-    environment = document.get("environment") or {}
-    file = environment.get("requirements_file")
-    path = os.path.join(source, file) if file else ""
-    if path and not os.path.isfile(path):
-        raise SetupFailed(f"the source holds no {file}")
-    return {
-        "python": python,
-        "requirements": list(environment.get("requirements") or []),
-        "file": digest(path) if path else None,
-    }
+def fingerprint(requirements: Sequence[str], file: str | None, python: str) -> dict[str, Any]:
+    """What the virtual environment depends on; the same fingerprint means it can stay.
+
+    Raises:
+        SetupFailed: there is no such requirements file.
+    """
+    if file is not None and not os.path.isfile(file):
+        raise SetupFailed(f"there is no requirements file {file}")
+    return {"python": python, "requirements": list(requirements), "file": digest(file) if file else None}
 
 
 def make_venv(python: str, folder: str, environment: dict[str, str]) -> str:
@@ -59,19 +56,18 @@ def make_venv(python: str, folder: str, environment: dict[str, str]) -> str:
     return inner
 
 
-def install(shell: Shell, python: str, document: dict[str, Any], source: str, environment: dict[str, str]) -> None:
-    """Have pip install the document's requirements and those of its requirements file.
+def install(
+    shell: Shell, python: str, requirements: Sequence[str], file: str | None, environment: dict[str, str]
+) -> None:
+    """Have pip install the requirements, and those of the requirements file.
 
     Raises:
         SetupFailed: pip failed; its last lines are in the message.
     """
-    wanted = document.get("environment") or {}
-    arguments: list[str] = ["--disable-pip-version-check", "--no-input", *(wanted.get("requirements") or [])]
-    if wanted.get("requirements_file"):
-        arguments += ["-r", wanted["requirements_file"]]
-    shell.run(
-        (python, "-m", "pip", "install", *arguments), source, environment, f"pip install {' '.join(arguments[2:])}"
-    )
+    wanted = [*requirements, *(("-r", file) if file else ())]
+    argv = (python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *wanted)
+    folder = os.path.dirname(file) if file else os.path.dirname(python)
+    shell.run(argv, folder, environment, f"pip install {' '.join(wanted)}")
 
 
 def _ask(python: str, program: str, environment: dict[str, str]) -> Any:

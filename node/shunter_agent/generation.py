@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from shunter_agent.checkpoints import Rule, signatures
-from shunter_agent.files import clean, read_json, write_json
+from shunter_agent.files import clean, read_json, remove_tree, write_json
 from shunter_agent.gang import Gang
 from shunter_agent.journal import Entry
 from shunter_agent.launchers import free_port, plan_processes
@@ -48,6 +48,7 @@ class Generation:
         self._preparation: Preparation | None = None
         self._stop: Stop | None = None
         self._failed_at: float | None = None
+        self._launched_at = 0.0
         self.phase = "preparing"
 
     @property
@@ -118,8 +119,16 @@ class Generation:
             self.phase = "drained"
             self._shared.recorder.record("drained", self.number, {})
         kill_due_s = self._gang.enforce()
-        look_s = tuning.look_s if self.alive else 4 * tuning.look_s
+        look_s = self._look_s()
         return look_s if kill_due_s is None else min(look_s, kill_due_s)
+
+    def _look_s(self) -> float:
+        """Sharper at first: people wait for the first sign of life."""
+        tuning = self._shared.tuning
+        if not self.alive:
+            return 4 * tuning.look_s
+        fresh = not self._watch.told and time.monotonic() - self._launched_at < tuning.eager_s
+        return min(tuning.eager_look_s, tuning.look_s) if fresh else tuning.look_s
 
     def _part(self, part: str, status: str, message: str, facts: dict[str, Any]) -> None:
         data = {"part": part, "status": status, "message": message, "facts": facts}
@@ -148,6 +157,7 @@ class Generation:
             trace_exception("launch")
             self._end("failed", {"failure_class": failure_class, "reason": reason, "message": message})
             return
+        self._launched_at = time.monotonic()
         self.phase = "running"
 
     def _attend(self) -> None:
@@ -228,6 +238,9 @@ def accept(shared: Shared, assignment: dict[str, Any]) -> Generation:
     )
     for folder in (*folders, os.path.dirname(layout.metrics(number, 0))):
         os.makedirs(folder, exist_ok=True)
+    for earlier, found in shared.state.items():
+        if found.drained:
+            remove_tree(layout.outputs(earlier))  # uploaded; the next generation needs the room
     drop_uncommitted(layout.checkpoints, rule, assignment.get("resume"))
     known = signatures(layout.checkpoints, rule) if rule else {}
     write_json(layout.document(number), assignment["document"])

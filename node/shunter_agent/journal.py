@@ -71,7 +71,7 @@ class Journal:
             The records as written.
 
         Raises:
-            OSError: they could not be written (a full disk); the journal is as before.
+            OSError: they could not be written (a full disk); for every reader the journal is as before.
         """
         records = [
             {
@@ -84,12 +84,10 @@ class Journal:
             for index, entry in enumerate(entries)
         ]
         lines = b"".join(to_json(record) + b"\n" for record in records)
-        try:
-            write_all(self._descriptor, lines)
-            os.fdatasync(self._descriptor)
-        except OSError:
-            os.ftruncate(self._descriptor, self._size)
-            raise
+        if os.fstat(self._descriptor).st_size != self._size:
+            os.ftruncate(self._descriptor, self._size)  # what a write that failed has left
+        write_all(self._descriptor, lines)
+        os.fdatasync(self._descriptor)
         with self._lock:
             self._size += len(lines)
             self._next_seq += len(records)

@@ -8,7 +8,7 @@ import socket
 from typing import Any, Callable, Mapping, NamedTuple
 
 from shunter_agent.files import write_json
-from shunter_agent.ranks import Crew, node_environment, rank_environment
+from shunter_agent.ranks import Crew, locate, node_environment, rank_environment
 from shunter_agent.substitution import substitute_all
 
 _PORTS = (20000, 32000)
@@ -91,7 +91,7 @@ def deepspeed_config(crew: Crew) -> str | None:
     """The DeepSpeed file of the job: the program's own, or one written from the strategy; None without either."""
     strategy = crew.document.get("strategy") or {}
     if strategy.get("kind") == "own" and strategy.get("deepspeed_file"):
-        return os.path.join(crew.ready.cwd, strategy["deepspeed_file"])
+        return locate(crew, strategy["deepspeed_file"])
     if strategy.get("kind") != "deepspeed":
         return None
     config = dict(strategy.get("config") or {})

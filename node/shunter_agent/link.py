@@ -71,16 +71,21 @@ class Link:
         headers["Content-Type"] = "application/octet-stream"
         _read(self._send(_Request("PUT", where, headers, body, 6 * self._timeout_s)))
 
-    def fetch(self, url: str, target: IO[bytes]) -> None:
-        """GET a granted URL into an open file."""
+    def fetch(self, url: str, write: Callable[[bytes], object]) -> None:
+        """GET a granted URL, piece by piece; what `write` raises passes through."""
         where, headers = self._locate(url)
         response = self._send(_Request("GET", where, headers, None, 6 * self._timeout_s))
-        try:
-            for block in iter(lambda: response.read(BLOCK), b""):
-                target.write(block)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise LinkError(0, str(error) or type(error).__name__) from error
+        while True:
+            try:
+                block = response.read(BLOCK)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise LinkError(0, str(error) or type(error).__name__) from error
+            if not block:
+                break
+            write(block)  # what it raises is not the link's fault
+        if response.length:
+            raise LinkError(0, f"{response.length} bytes did not come")
 
     def close(self) -> None:
         """Drop the kept connections; the next request opens new ones."""

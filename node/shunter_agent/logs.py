@@ -108,6 +108,8 @@ class LogShipper:
         stream.waiting_since = None
         stream.offset += len(chunk.data)
         if key is None:
+            detail = {"object": self._key(stream), "detail": f"{len(chunk.data)} bytes at {chunk.offset} were refused"}
+            self._shared.recorder.record("upload_failed", self._place.generation, detail)
             return
         self._shared.recorder.record(
             "log",

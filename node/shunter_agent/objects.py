@@ -88,7 +88,13 @@ class Objects:
 
     def _get_once(self, ref: Ref, incoming: str) -> None:
         with open(incoming, "wb") as file:
-            self._link.fetch(self._url("get", ref.object), file)
+
+            def write(block: bytes) -> None:
+                if self._cancelled.is_set():
+                    raise Cancelled(ref.object)
+                file.write(block)
+
+            self._link.fetch(self._url("get", ref.object), write)
         found = os.path.getsize(incoming)
         if found != ref.size or digest(incoming) != ref.sha256:
             raise LinkError(200, f"the {found} bytes that came are not the {ref.size} that were expected")

@@ -26,10 +26,11 @@ class OutputShipper:
         if self._waiting is None:
             done = set(self._shared.state.of(self._place.generation).artifacts)
             self._waiting = [name for name in output_files(self._folder) if clean(name) not in done]
+            keys = {name: self._place.key("artifacts", clean(name)) for name in self._waiting}
+            if keys:  # their URLs in few requests; one that is missing then is asked for again
+                self._shared.file_uploader.submit(partial(_grant, list(keys.values())), lambda result, error: None)
             for name in self._waiting:
-                work = partial(
-                    _upload, os.path.join(self._folder, name), name, self._place.key("artifacts", clean(name))
-                )
+                work = partial(_upload, os.path.join(self._folder, name), name, keys[name])
                 self._shared.file_uploader.submit(work, partial(self._uploaded, name))
 
     @property
@@ -58,6 +59,10 @@ def output_files(folder: str) -> list[str]:
             if os.path.isfile(path) and os.path.realpath(path).startswith(home + os.sep):
                 found.append(os.path.relpath(path, folder))
     return found
+
+
+def _grant(keys: list[str], objects: Objects) -> None:
+    objects.grant("put", keys)
 
 
 def _upload(path: str, name: str, key: str, objects: Objects) -> dict[str, Any]:

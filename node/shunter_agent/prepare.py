@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, NamedTuple
 from shunter_agent.files import clean, cut, read_json, write_json
 from shunter_agent.layout import Layout
 from shunter_agent.objects import Cancelled, Objects, Ref, Refused
-from shunter_agent.ranks import Crew, Ready, node_environment
+from shunter_agent.ranks import Crew, Ready, locate, node_environment
 from shunter_agent.shell import SetupFailed, Shell
 from shunter_agent.substitution import UnknownName
 from shunter_agent.trace import trace_exception
@@ -99,11 +99,14 @@ class Preparation(threading.Thread):
         found: dict[str, Any] = self._assignment["document"]
         return found
 
+    @property
+    def _crew(self) -> Crew:
+        return Crew(self._assignment, self._layout, self._ready, int(self._assignment["ranks"]["master_port"]))
+
     def _environment(self) -> dict[str, str]:
         from shunter_agent.launchers import substitutions
 
-        crew = Crew(self._assignment, self._layout, self._ready, int(self._assignment["ranks"]["master_port"]))
-        return node_environment(crew, substitutions(crew))
+        return node_environment(self._crew, substitutions(self._crew))
 
     def _mark(self, name: str) -> str:
         return os.path.join(self._layout.marks, f"{name}.json")
@@ -153,13 +156,15 @@ class Preparation(threading.Thread):
     def _requirements(self) -> None:
         from shunter_agent import environment
 
-        folder = self._layout.env
-        of = environment.fingerprint(self._document, self._ready.cwd, sys.executable)
+        wanted, folder = self._document["environment"], self._layout.env
+        requirements, file = wanted.get("requirements") or (), wanted.get("requirements_file")
+        file = locate(self._crew, file) if file else None
+        of = environment.fingerprint(requirements, file, sys.executable)
         inner = os.path.join(folder, "bin", "python")
         if not self._is_made("requirements", of):
             inner = environment.make_venv(sys.executable, folder, self._environment())
             self._ready = self._ready._replace(python=inner, virtual_env=folder)
-            environment.install(self._shell, inner, self._document, self._ready.cwd, self._environment())
+            environment.install(self._shell, inner, requirements, file, self._environment())
             self._made("requirements", of)
         self._ready = self._ready._replace(python=inner, virtual_env=folder)
 

@@ -70,6 +70,13 @@ class Crew(NamedTuple):
         return int(self.ranks["node_rank"]) * int(self.ranks["ranks_per_node"])
 
 
+def locate(crew: Crew, path: str) -> str:
+    """A path of the document on this node: `input:NAME[/path]`, or relative to the source."""
+    if path.startswith("input:"):
+        return os.path.join(crew.layout.inputs, path[len("input:") :])
+    return os.path.join(crew.ready.cwd, path)
+
+
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """The agent's own environment without what is Shunter's, which may hold secrets, or torchrun's."""
     return {

@@ -10,8 +10,6 @@ from shunter_agent.logs import LogShipper
 from shunter_agent.outputs import OutputShipper
 from shunter_agent.shared import Place, Shared
 
-_LOOK_S = 1.0
-
 
 class Shipment:
     """`step` again and again; after `finish` it comes to be `drained`."""
@@ -25,14 +23,15 @@ class Shipment:
             watch = CheckpointWatch(shared.layout.checkpoints, rule, known)
             self._checkpoints = CheckpointShipper(shared, place, watch)
         self._final = False
+        self._look_s = 4 * shared.tuning.look_s
         self._due_at = 0.0
 
     def step(self) -> None:
-        """Look at what there is to send, once a second."""
+        """Look at what there is to send; less often than at the ranks, since it takes more system calls."""
         now = time.monotonic()
         if now < self._due_at and not self._final:
             return
-        self._due_at = now + _LOOK_S
+        self._due_at = now + self._look_s
         self._logs.step(everything=self._final)
         if self._checkpoints is not None:
             self._checkpoints.step(self._final)

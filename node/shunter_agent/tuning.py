@@ -13,6 +13,9 @@ class Tuning(NamedTuple):
     retry_most_s: float = 15.0
     look_s: float = 0.25
     """How often the files of running ranks are looked at."""
+    eager_s: float = 60.0
+    """Until the first metrics, but no longer than this, they are looked at every `eager_look_s`."""
+    eager_look_s: float = 0.05
     up_after_s: float = 0.5
     """A script's rank counts as up when it has lived this long."""
     fail_grace_s: float = 5.0

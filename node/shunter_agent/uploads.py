@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from functools import partial
 from typing import Any, Callable, NamedTuple
 
 from shunter_agent.launchfile import LaunchFile
@@ -59,4 +60,4 @@ class Uploader(threading.Thread):
             except Exception as raised:
                 trace_exception(self.name)
                 error = raised
-            self._post(lambda done=task.done, result=result, error=error: done(result, error))  # type: ignore[misc]
+            self._post(partial(task.done, result, error))

@@ -64,7 +64,9 @@ def test_a_good_bundle_replaces_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "source"
     target.mkdir()
     (target / "old.py").write_text("old")
-    (tmp_path / "archive").write_bytes(bundle({"a.py": "1", "deep/er/run.sh": "#!/bin/sh", "empty": ""}, ["deep/er/run.sh"]))
+    (tmp_path / "archive").write_bytes(
+        bundle({"a.py": "1", "deep/er/run.sh": "#!/bin/sh", "empty": ""}, ["deep/er/run.sh"])
+    )
 
     unpack(str(tmp_path / "archive"), str(target))
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.agents import JOB, AgentMaker, AgentProcess, assignment, command, python
+from support.agents import JOB, TRAINING, AgentMaker, AgentProcess, assignment, command, python, trainer
 from support.node_service import NodeService
 from support.waiting import wait_until
 
@@ -32,17 +32,6 @@ def checkpoint(step, text, keep=1):
         shutil.rmtree(old)
 """
 SLEEP = "\nprint('written', flush=True)\ntime.sleep(60)"
-
-TRAINING = {"kind": "training"}
-
-
-def trainer(agent: AgentProcess, program: str) -> AgentProcess:
-    """Put a trainer of this program into the agent's folder."""
-    package = agent.folder / "trainer.zip" / "shunter_trainer"  # a folder serves on PYTHONPATH as well as a zip
-    package.mkdir(parents=True, exist_ok=True)
-    (package / "__init__.py").touch()
-    (package / "__main__.py").write_text(program)
-    return agent
 
 
 def test_a_checkpoint_is_uploaded_with_its_manifest_last(service: NodeService, make_agent: AgentMaker) -> None:
@@ -146,7 +135,10 @@ def test_a_node_without_the_checkpoint_fetches_it(service: NodeService, make_age
     service.wait_for("drained")
 
     assert json.loads(service.log(0, "stdout", generation=2)) == {name: data.decode() for name, data in files.items()}
-    assert [(data["part"], data["status"]) for data in service.data("prepare")] == [("resume", "started"), ("resume", "done")]
+    assert [(data["part"], data["status"]) for data in service.data("prepare")] == [
+        ("resume", "started"),
+        ("resume", "done"),
+    ]
 
 
 def test_files_that_are_still_on_the_node_are_not_fetched(service: NodeService, make_agent: AgentMaker) -> None:
@@ -202,7 +194,9 @@ def test_a_scripts_checkpoint_is_taken_when_complete_and_settled(service: NodeSe
 
 def test_a_script_resumes_with_its_own_arguments(service: NodeService, agent: AgentProcess) -> None:
     workload = command(
-        "echo", arguments=["--out", "${output_dir}"], resume_arguments=["--resume_from_checkpoint", "${latest_checkpoint}"]
+        "echo",
+        arguments=["--out", "${output_dir}"],
+        resume_arguments=["--resume_from_checkpoint", "${latest_checkpoint}"],
     )
     service.run(assignment(workload))
     service.wait_for("drained")

@@ -31,7 +31,9 @@ def test_records_are_numbered_without_a_gap_across_openings(tmp_path: Path) -> N
     assert [record["seq"] for record in second.records()] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("torn", [b'{"seq":4,"at":1.0,"ty', b"\0" * 4096, b'{"seq":4}', b'{"seq":9,"type":"x"}\n{"seq":10}\n'])
+@pytest.mark.parametrize(
+    "torn", [b'{"seq":4,"at":1.0,"ty', b"\0" * 4096, b'{"seq":4}', b'{"seq":9,"type":"x"}\n{"seq":10}\n']
+)
 def test_what_a_crash_tore_at_the_end_is_cut(tmp_path: Path, torn: bytes) -> None:
     Journal(str(tmp_path)).append(entries(3))
     path = tmp_path / "journal.jsonl"
@@ -170,4 +172,7 @@ def test_the_state_outlives_a_journal_that_began_anew(tmp_path: Path) -> None:
 
     found = State.load(str(tmp_path / "state.json"), journal.journal_id, journal.records())
 
-    assert [(number, one.end, one.drained) for number, one in found.items()] == [(1, "done", True), (2, "stopped", True)]
+    assert [(number, one.end, one.drained) for number, one in found.items()] == [
+        (1, "done", True),
+        (2, "stopped", True),
+    ]

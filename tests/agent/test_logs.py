@@ -41,7 +41,9 @@ def test_a_long_log_is_cut_into_chunks_at_line_ends(service: NodeService, make_a
 def test_full_chunks_go_up_while_the_rank_still_runs(service: NodeService, make_agent: AgentMaker) -> None:
     make_agent(environment={"SHUNTER_AGENT_LOG_CHUNK_BYTES": "1000"}).start()
 
-    service.run(assignment(python("import time\nprint('x' * 99, flush=True)\nprint('y' * 1900, flush=True)\ntime.sleep(60)")))
+    service.run(
+        assignment(python("import time\nprint('x' * 99, flush=True)\nprint('y' * 1900, flush=True)\ntime.sleep(60)"))
+    )
 
     service.wait_for("log", 2)
     assert service.log(0, "stdout").startswith(b"x" * 99 + b"\n" + b"y" * 1000)

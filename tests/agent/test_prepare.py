@@ -33,7 +33,9 @@ def test_a_bundle_is_unpacked_and_its_entrypoint_runs_in_it(service: NodeService
 
 
 def test_a_module_runs_as_a_module(service: NodeService, agent: AgentProcess) -> None:
-    source = service.store("bundles/a", bundle({"pkg/__init__.py": "", "pkg/__main__.py": "print(__name__)"})).model_dump()
+    source = service.store(
+        "bundles/a", bundle({"pkg/__init__.py": "", "pkg/__main__.py": "print(__name__)"})
+    ).model_dump()
     service.run(assignment(entrypoint("pkg", module=True), source=source, document=BUNDLE))
 
     service.wait_for("drained")
@@ -126,7 +128,10 @@ def test_a_setup_command_that_fails_shows_its_last_lines(service: NodeService, a
     assert failed["reason"] == "setup_failed"
     assert "exited with code 1" in failed["message"]
     assert failed["message"].endswith("compiling")
-    assert [(data["part"], data["status"]) for data in service.data("prepare")] == [("setup", "started"), ("setup", "failed")]
+    assert [(data["part"], data["status"]) for data in service.data("prepare")] == [
+        ("setup", "started"),
+        ("setup", "failed"),
+    ]
     service.wait_for("drained")
     assert b"compiling\n" in service.log(-1, "setup")
 
@@ -192,7 +197,9 @@ def test_a_requirement_that_cannot_be_had_fails_with_pips_words(
 
 def git(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    answer = subprocess.run(["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        ["git", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return answer.stdout.strip()
 
 
@@ -203,5 +210,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
         archive.writestr(f"{name}.py", "")
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from shunter_agent.substitution import UnknownName, substitute, substitute_all, substitute_values
 
-VALUES = {"inputs.base": "/n/inputs/base", "output_dir": "/n/out put", "latest_checkpoint": "", "job_id": "${world_size}"}
+VALUES = {
+    "inputs.base": "/n/inputs/base",
+    "output_dir": "/n/out put",
+    "latest_checkpoint": "",
+    "job_id": "${world_size}",
+}
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def ended(rank: int, order: int, code: int | None = 1, tail: str = "", **rest: o
         ([ended(0, 2, 0), ended(1, 1, tail=USER)], 1, "user", "user_error"),
     ],
 )
-def test_the_verdict_names_rank_class_and_reason(
-    ends: list[Ended], rank: int, failure_class: str, reason: str
-) -> None:
+def test_the_verdict_names_rank_class_and_reason(ends: list[Ended], rank: int, failure_class: str, reason: str) -> None:
     verdict = judge(ends)
 
     assert verdict is not None
