@@ -37,7 +37,7 @@ from shunter_schemas.states import TERMINAL_STATES
 from shunter import bundle as packing
 from shunter import downloads
 from shunter.connection import Connection, find_connection
-from shunter.document import Document, encode, folders, load_document, with_bundle, with_source, with_values
+from shunter.document import encode, folders, prepare, with_bundle
 from shunter.errors import ShunterError, WaitTimeout
 from shunter.following import Feed, Page, Patience, follow
 from shunter.transport import Retries, Transport
@@ -161,22 +161,25 @@ class Client:
         patience = Patience(self._transport, patience_s)
         job: Job | None = None
         while True:
-            begun = time.monotonic()
+            seen, begun = job, time.monotonic()
             left_s = deadline - begun
-            hold_s = 0.0 if progress or job is None else min(_LONG_POLL_S, max(0.0, left_s))
+            hold_s = 0.0 if progress or seen is None else min(_LONG_POLL_S, max(0.0, left_s))
             try:
-                job = self._newer(job_id, job, hold_s)
+                job = self._newer(job_id, seen, hold_s)
+                patience.reset()
             except ShunterError as error:
-                patience.bear(error)
-                continue
-            patience.reset()
+                if left_s > 0:
+                    patience.bear(error)
+                    continue
+                raise
             if progress:
                 progress(job)
             if job.state in TERMINAL_STATES or (until == "outcome" and job.outcome is not None):
                 return job
             if left_s <= 0:
                 raise WaitTimeout(f"{job_id} is still {job.state} after {timeout_s:g} s", hint="it goes on")
-            if progress or time.monotonic() - begun < poll_s:  # also when a service did not hold its answer back
+            changed = seen is not None and job.revision > seen.revision
+            if progress or not (changed or time.monotonic() - begun >= poll_s):  # a service may not hold answers back
                 self._transport.retries.sleep(min(poll_s, left_s))
 
     def cancel(self, job_id: str) -> Job:
@@ -306,20 +309,6 @@ class Client:
             cursor = page.next_cursor
             if cursor is None:
                 return
-
-
-def prepare(
-    document: str | Path | Mapping[str, Any], *, source: str | Path | None = None, settings: Iterable[str] = ()
-) -> tuple[Document, Path]:
-    """A document with its changes made, and the folder in which its relative folders lie."""
-    if isinstance(document, Mapping):
-        prepared, base = dict(document), Path.cwd()
-    else:
-        prepared, base = load_document(document), Path(document).parent
-    prepared = with_values(prepared, settings)
-    if source is not None:
-        prepared = with_source(prepared, source)
-    return prepared, base
 
 
 def _job(job_id: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +33,29 @@ class Folder:
     path: Path
 
 
+def prepare(
+    document: str | Path | Mapping[str, Any], *, source: str | Path | None = None, settings: Iterable[str] = ()
+) -> tuple[Document, Path]:
+    """A document with its changes made, and the folder in which its relative folders lie."""
+    if isinstance(document, Mapping):
+        prepared, base = dict(document), Path.cwd()
+    else:
+        prepared, base = load_document(document), Path(document).parent
+    prepared = with_values(prepared, settings)
+    if source is not None:
+        prepared = with_source(prepared, source)
+    return prepared, base
+
+
 def load_document(path: str | Path) -> Document:
-    """Read a job document from a JSON file (or YAML, where PyYAML is installed).
+    """Read a job document from a JSON file (or YAML, where PyYAML is installed); `-` is standard input.
 
     Raises:
         InvalidDocument: there is no such file, or it is not one JSON object; the message says where.
     """
     file = Path(path)
     try:
-        body = file.read_bytes()
+        body = sys.stdin.buffer.read() if str(path) == "-" else file.read_bytes()
     except OSError as error:
         raise InvalidDocument(f"{file}: {error.strerror or error}") from error
     document = _yaml(body, file) if file.suffix.lower() in _YAML else _json(body, file)
@@ -56,9 +71,10 @@ def with_values(document: Mapping[str, Any], settings: Iterable[str]) -> Documen
     `name=run-7` needs no quotes. Objects on the way are made where they are missing.
 
     Raises:
-        InvalidDocument: a setting has no `=`, or its path leads through something that is no object or list.
+        InvalidDocument: a setting has no `=`, or its path leads through something that is no object or list; or the
+            document holds what JSON has no word for.
     """
-    changed: Document = json.loads(json.dumps(document))
+    changed: Document = json.loads(encode(document))
     for setting in settings:
         path, equals, value = setting.partition("=")
         names = [part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", path)]

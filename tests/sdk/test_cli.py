@@ -13,8 +13,8 @@ from support.documents import REPOSITORY, changed, script, tiny_lm
 from typer.testing import CliRunner, Result
 
 
-def shunter(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+def shunter(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
 def written(folder: Path, document: Any = None, name: str = "job.json") -> Path:
@@ -37,6 +37,12 @@ class TestSubmit:
         assert (done.exit_code, done.stdout) == (0, f"{job_id}\n")
         assert f"shunter watch {job_id}" in done.stderr
         assert "from-the-shell" in shunter("job", job_id).stdout
+
+    def test_takes_a_document_from_standard_input(self) -> None:
+        done = shunter("submit", "-", stdin=json.dumps(tiny_lm()))
+
+        assert done.exit_code == 0
+        assert done.stdout.startswith("job_")
 
     def test_tells_how_much_is_sent(self, tmp_path: Path) -> None:
         code = tmp_path / "code"

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from shunter.bundle import Bundle
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The job document: JSON, or YAML with PyYAML.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="FILE", help="The job document: JSON, or YAML with PyYAML; - is standard input.", show_default=False
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -56,7 +59,7 @@ def validate(context: Context, file: File, source: Source = None, settings: Sett
     """Check a job document without a service, with the service's own rules and words."""
     from shunter.checking import check
     from shunter.cli import output
-    from shunter.client import prepare
+    from shunter.document import prepare
     from shunter.errors import InvalidDocument, in_words
 
     try:
