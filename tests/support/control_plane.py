@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 from shunter_providers.local import folders, processes
 from shunter_service.up import broker
 from shunter_store.database import Database
 from shunter_store.settings import DataSettings
+from support import proc
 from support.waiting import wait_until
 
 TERMINAL = {"succeeded", "failed", "cancelled"}
@@ -81,13 +81,10 @@ class ControlPlane:
         process.terminate()
         return process.wait(20)
 
-    def children(self) -> list[psutil.Process]:
-        """The worker's children that show life."""
-        return [
-            child
-            for child in psutil.Process(self.roles["worker"].pid).children()
-            if (self.data_dir / "run" / f"alive-{child.pid}").exists()
-        ]
+    def children(self) -> list[int]:
+        """The pids of the worker's children that show life."""
+        run = self.data_dir / "run"
+        return [pid for pid in proc.children(self.roles["worker"].pid) if (run / f"alive-{pid}").exists()]
 
     def agents(self) -> dict[str, processes.ProcessIdentity]:
         """Living agents by their node's token."""
@@ -98,13 +95,10 @@ class ControlPlane:
                 found[path.name] = agent
         return found
 
-    def ranks(self) -> list[psutil.Process]:
-        """Living rank processes: direct children of agents that carry a rank's environment."""
-        found = []
-        for agent in self.agents().values():
-            with suppress(psutil.Error):
-                found += [child for child in psutil.Process(agent.pid).children() if "RANK" in child.environ()]
-        return found
+    def ranks(self) -> list[int]:
+        """The pids of living ranks."""
+        started = [pid for agent in self.agents().values() for pid in proc.children(agent.pid)]
+        return [pid for pid in started if "SHUNTER_GENERATION" in proc.environ(pid) and proc.lives(pid)]
 
     # --- the API -----------------------------------------------------------------------------------------------
 
@@ -128,6 +122,12 @@ class ControlPlane:
         assert answer.status_code == 200, answer.text
         items: list[dict[str, Any]] = answer.json()["items"]
         return items
+
+    def lines(self, job_id: str) -> list[str]:
+        """Everything that the ranks wrote, in order."""
+        answer = self.http("GET", f"/v1/jobs/{job_id}/logs")
+        assert answer.status_code == 200, answer.text
+        return [str(line["text"]) for line in answer.json()["items"]]
 
     def wait_for(self, job_id: str, *states: str, timeout_s: float = 30.0) -> dict[str, Any]:
         """The job once it is in one of the states; fails at once when it ended otherwise."""
