@@ -28,6 +28,15 @@ def test_links_inside_the_repository_lead_to_a_file_and_a_heading(page: Path) ->
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:tests|examples|docs|schemas|sdk)/[\w./-]+\.\w+)`", page.read_text())
+
+    missing = [name for name in named if not (ROOT / name).exists()]
+
+    assert missing == []
+
+
 def leads_somewhere(page: Path, path: str, anchor: str) -> bool:
     target = page.parent / path if path else page
     return target.exists() and (not anchor or anchor[1:] in headings(target))
