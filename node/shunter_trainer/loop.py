@@ -64,6 +64,7 @@ class Loop:
         self._saved_step = start.step
         self._guard = FiniteGuard()
         self._values: dict[str, float] = {}
+        self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False
         self._began = self._saved_at = time.monotonic()
         self._next_milestone = self._milestone_after(start.step)
@@ -120,17 +121,27 @@ class Loop:
     def _look(self, step: int) -> None:
         """When it is time to: compare notes with the other ranks, and do what was agreed on."""
         pace = self._crew.pace
-        at_milestone = step >= self._next_milestone
         if pace.waiting:
             self._publish(self._hear())
-        if at_milestone or step >= pace.next_look:
+        acts = step >= self._next_milestone or self._stop_agreed or self._save_agreed
+        if acts or step >= pace.next_look:
             pace.send(step, self._crew.stop.wanted, self._save_is_due())
-            if at_milestone or pace.steps_are_slow:
+            if acts or pace.steps_are_slow:
                 self._hear()
-                if not at_milestone:
-                    self._publish(step)
-        if at_milestone or self._stop_agreed or self._save_agreed:
-            self._pause(step)
+                self._act(step)
+
+    def _act(self, step: int) -> None:
+        """Evaluate, tell and save, as far as this step asks for it."""
+        began = time.perf_counter()
+        course = self._course
+        at_end = step == course.total_steps
+        saves = at_end or self._stop_agreed or self._save_agreed or _is_multiple(step, course.checkpoint.every_steps)
+        self._values.update(self._evaluate(step, at_end, saves))
+        values = self._publish(step)
+        if saves:
+            self._save(step, values)
+        self._next_milestone = self._milestone_after(step)
+        self._crew.pace.leave_out(time.perf_counter() - began)
 
     def _hear(self) -> int:
         """Read the notes that are on their way; the step that they are about."""
@@ -147,6 +158,8 @@ class Loop:
         values = {"loss": notes.losses[-1], "step_time_s": notes.step_s}
         if notes.norms[-1] is not None:
             values["grad_norm"] = notes.norms[-1]
+        if self._blocked_s is not None:
+            values["checkpoint_blocked_s"], self._blocked_s = self._blocked_s, None
         if course.peak_lr is not None:
             values["lr"] = course.peak_lr * course.factor(notes.step)
         if notes.step_s > 0:
@@ -155,30 +168,21 @@ class Loop:
                 values["tokens_per_s"] = values["samples_per_s"] * course.tokens_per_sample
         return values
 
-    def _publish(self, step: int) -> None:
+    def _publish(self, step: int) -> Mapping[str, float]:
         values, self._values = self._values, {}
         total, done = self._course.total_steps, step - self._start.step
         eta_s = (time.monotonic() - self._began) / done * (total - step) if done else None
         self._crew.reports.point(step, values, total, eta_s)
         self._crew.reports.say(progress_line(step, total, values, eta_s))
+        return values
 
-    def _pause(self, step: int) -> None:
-        """Evaluate and save, as far as this step asks for it."""
-        paused_at = time.perf_counter()
-        at_end = step == self._course.total_steps
-        measured: dict[str, float] = {}
-        every = self._course.evaluate_every
-        if self._crew.evaluator and every and (step % every == 0 or at_end):
-            measured = self._crew.evaluator.run(self._crew.strategy, self._crew.watchdog.beat)
-        if step >= self._next_milestone:
-            self._values.update(measured)
-            loss = self._values.get("loss")
-            self._publish(step)
-            self._next_milestone = self._milestone_after(step)
-            measured = measured if loss is None else {"loss": loss, **measured}
-        if at_end or self._stop_agreed or self._save_agreed or _is_multiple(step, self._course.checkpoint.every_steps):
-            self._save(step, measured)
-        self._crew.pace.leave_out(time.perf_counter() - paused_at)
+    def _evaluate(self, step: int, at_end: bool, saves: bool) -> dict[str, float]:
+        """Where the document asks for it, and before a save whose rank among the others it decides."""
+        evaluator, best_by = self._crew.evaluator, self._course.checkpoint.keep_best
+        decides = saves and best_by is not None and best_by.startswith("val_") and not self._stop_agreed
+        if evaluator is None or not (at_end or decides or _is_multiple(step, self._course.evaluate_every)):
+            return {}
+        return evaluator.run(self._crew.strategy, self._crew.watchdog.beat)
 
     def _save(self, step: int, values: Mapping[str, float]) -> None:
         self._save_agreed = False
@@ -187,11 +191,12 @@ class Loop:
         if not self._guard.healthy:
             self._crew.reports.say(f"step {step}: not saved, since its loss or gradients are not finite")
             return
+        worth_keeping = {name: value for name, value in values.items() if name == "loss" or name.startswith("val_")}
         passed = (step - self._start.step) * self._course.global_size
         position = replace(self._start, step=step, samples_seen=self._start.samples_seen + passed)
         with self._crew.watchdog.slow_phase("checkpoint"):
-            self._crew.saver.save(self._crew.strategy.state(), position, values)
-        self._values["checkpoint_blocked_s"] = self._crew.saver.blocked_s
+            self._crew.saver.save(self._crew.strategy.state(), position, worth_keeping)
+        self._blocked_s = self._crew.saver.blocked_s
         self._saved_step, self._saved_at = step, time.monotonic()
 
     def _save_is_due(self) -> bool:

@@ -8,7 +8,6 @@ the answer is read one step later, when it has long arrived.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -105,11 +104,6 @@ class Pace:
             stop=stop > 0,
             save=save > 0,
         )
-
-
-def every_steps_from_environment() -> int | None:
-    """`SHUNTER_LOG_EVERY_STEPS` (in the document: `environment.variables`) fixes the distance of metric points."""
-    return int(os.environ.get("SHUNTER_LOG_EVERY_STEPS", "0")) or None
 
 
 def _numbers(norms: list[Tensor | None]) -> list[float | None]:

@@ -30,7 +30,7 @@ from shunter_trainer.models.build import Built, build_model
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.optim.optimizers import optimizer_maker
 from shunter_trainer.optim.schedules import schedule_factor
-from shunter_trainer.pace import Pace, every_steps_from_environment
+from shunter_trainer.pace import Pace
 from shunter_trainer.places import Places
 from shunter_trainer.reports import Reports
 from shunter_trainer.seeds import step_seeder
@@ -73,6 +73,7 @@ def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool
     strategy, objective = _prepared(task, built, gang)
     course, geometry = _course(task.workload, data, gang)
     start = _resumed(task, strategy, places, gang, reports)
+    every = task.workload.log_every_steps
     crew = Crew(
         strategy=strategy,
         stream=open_stream(
@@ -83,7 +84,7 @@ def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool
         reports=reports,
         watchdog=watchdog,
         stop=stop,
-        pace=Pace(gang, start.step, every_steps_from_environment()),
+        pace=Pace(gang, start.step, None if every == "auto" else every),
         seed_step=step_seeder(task.workload.seed, gang),
     )
     # What was made so far lives to the end: the collector need not look at it in every step.

@@ -36,6 +36,9 @@ class TransformerModel(Part):
     context: Annotated[int, Field(ge=1, le=16_777_216)] = Field(
         description="The longest sequence in tokens.", examples=[1024]
     )
+    tied_embeddings: bool = Field(
+        default=False, description="Whether the head's weights are those of the embedding.", examples=[True]
+    )
 
     @property
     def num_kv_heads(self) -> int:

@@ -118,4 +118,16 @@ class CosineSchedule(_Schedule):
     )
 
 
-Schedule = Annotated[ConstantSchedule | LinearSchedule | CosineSchedule, Field(discriminator="kind")]
+class WsdSchedule(_Schedule):
+    """Warm-up, stable, decay: at the peak until near the end, then down in a straight line."""
+
+    kind: Literal["wsd"] = Field(description="Warm-up, stable, decay.", examples=["wsd"])
+    decay_ratio: Fraction = Field(
+        default=0.1, description="Share of all steps at the end in which the learning rate falls.", examples=[0.2]
+    )
+    min_lr_ratio: Fraction = Field(
+        default=0.0, description="Learning rate at the end as a share of the peak.", examples=[0.1]
+    )
+
+
+Schedule = Annotated[ConstantSchedule | LinearSchedule | CosineSchedule | WsdSchedule, Field(discriminator="kind")]

@@ -162,6 +162,11 @@ class TrainingWorkload(Part):
         description="Evaluation while training; needs `data.validation`. Null: none.",
         examples=[{"every_steps": 100, "batches": 20}],
     )
+    log_every_steps: AutoOrCount = Field(
+        default="auto",
+        description="A metric point every N steps. `auto`: about two a second, at round steps.",
+        examples=["auto", 10],
+    )
     export: Export = Field(
         default=Export(),
         description="What the job leaves behind.",

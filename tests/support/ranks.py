@@ -92,7 +92,6 @@ class Ranks:
             "SHUNTER_CHECKPOINT_DIR": str(self.checkpoints),
             "SHUNTER_OUTPUT_DIR": str(self.output),
             "SHUNTER_METRICS_FILE": str(self.folder / f"metrics-{rank}.jsonl"),
-            "SHUNTER_LOG_EVERY_STEPS": "1",
             **variables,
         }
         with (self.folder / f"stdout-{rank}").open("wb") as out, (self.folder / f"stderr-{rank}").open("wb") as err:

@@ -40,6 +40,7 @@ def workload(**members: Any) -> dict[str, Any]:
         "gradient_clip_norm": 0.5,
         "seed": 17,
         "checkpoint": {"every_steps": 4, "keep": 3},
+        "log_every_steps": 1,
         **members,
     }
 

@@ -111,7 +111,7 @@ def test_steps_ahead_of_this_run_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_ranks_divide_what_all_of_them_hold(tmp_path: Path) -> None:
-    state = {f"model.{i}": torch.full((i + 1,), float(i)) for i in range(20)}
+    state: dict[str, Any] = {f"model.{i}": torch.full((i + 1,), float(i)) for i in range(20)}
     state |= {f"optimizer.{i}.exp_avg": torch.zeros(i + 1) for i in range(20)}
     state["buffer.running_mean"] = torch.zeros(1000)
     state["optimizer_groups"] = "[]"

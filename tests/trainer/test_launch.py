@@ -49,7 +49,7 @@ def test_the_first_step_needs_no_heavy_module(tmp_path: Path) -> None:
     file.write_text(json.dumps(document(duration={"steps": 2})))
     places = {f"SHUNTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("CHECKPOINT", "OUTPUT")}
 
-    run = python(PROBE.format(heavy=HEAVY), tmp_path, SHUNTER_DOCUMENT=str(file), SHUNTER_LOG_EVERY_STEPS="1", **places)
+    run = python(PROBE.format(heavy=HEAVY), tmp_path, SHUNTER_DOCUMENT=str(file), **places)
 
     first = next(line for line in run.stdout.splitlines() if line.startswith("LOADED"))
     assert run.returncode == 0, run.stderr

@@ -20,6 +20,8 @@ HALF_COSINE = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * 0.25))
         ({"kind": "linear", "min_lr_ratio": 0.5}, {50: 0.75, 100: 0.5}),
         ({"kind": "cosine", "warmup_ratio": 0.2, "min_lr_ratio": 0.1}, {10: 0.5, 20: 1.0, 40: HALF_COSINE, 100: 0.1}),
         ({"kind": "cosine"}, {50: 0.5, 100: 0.0}),
+        ({"kind": "wsd", "warmup_steps": 10, "decay_ratio": 0.2}, {5: 0.5, 10: 1.0, 80: 1.0, 90: 0.5, 100: 0.0}),
+        ({"kind": "wsd", "decay_ratio": 0.5, "min_lr_ratio": 0.1}, {1: 1.0, 50: 1.0, 75: 0.55, 100: 0.1}),
     ],
     ids=lambda value: value.get("kind", "") if isinstance(value, dict) else "",
 )
@@ -29,7 +31,7 @@ def test_the_learning_rate_follows_the_table(document: dict[str, object], expect
     assert {step: factor(step) for step in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
+@pytest.mark.parametrize("kind", ["constant", "linear", "cosine", "wsd"])
 @pytest.mark.parametrize("total_steps", [1, 2, 7])
 @pytest.mark.parametrize("warmup_steps", [0, 1, 7, 50])
 def test_a_schedule_holds_for_any_length(kind: str, total_steps: int, warmup_steps: int) -> None:

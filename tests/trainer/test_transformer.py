@@ -122,7 +122,7 @@ def test_the_same_seed_builds_the_same_model() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "pointer"),
-    [({"heads": 3}, "/workload/model/heads"), ({"heads": 4, "kv_heads": 3}, "/workload/model/kv_heads")],
+    [({"heads": 3}, "/workload/model/hidden"), ({"heads": 4, "kv_heads": 3}, "/workload/model/kv_heads")],
 )
 def test_sizes_that_do_not_fit_are_named(sizes: Mapping[str, int], pointer: str) -> None:
     with pytest.raises(UserFault) as refused:

@@ -67,9 +67,10 @@ def transformer_shape(model: Any) -> Shape:
         ffn=model.ffn_width,
         vocab=model.vocab,
         context=model.context,
+        tied_embeddings=model.tied_embeddings,
     )
     if shape.hidden % shape.heads or shape.head_width % 2:
-        raise UserFault("/workload/model/heads", f"hidden ({shape.hidden}) must be an even multiple of {shape.heads}")
+        raise UserFault("/workload/model/hidden", f"{shape.hidden} must be an even multiple of heads ({shape.heads})")
     if shape.heads % shape.kv_heads:
         raise UserFault("/workload/model/kv_heads", f"heads ({shape.heads}) must be a multiple of {shape.kv_heads}")
     return shape
