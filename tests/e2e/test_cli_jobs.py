@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from support.documents import REPOSITORY
-from support.up_process import UpProcess
+from support.up_process import Up
 
 pytestmark = pytest.mark.slow
 
 
-def shunter(up: UpProcess, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def shunter(up: Up, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "shunter", *map(str, arguments)],
         env={**os.environ, "SHUNTER_DATA_DIR": str(up.data_dir)},
@@ -43,7 +43,7 @@ def program(folder: Path, text: str) -> Path:
     return folder / "job.json"
 
 
-def test_a_program_of_the_users_runs_and_leaves_what_it_wrote(up: UpProcess, tmp_path: Path) -> None:
+def test_a_program_of_the_users_runs_and_leaves_what_it_wrote(up: Up, tmp_path: Path) -> None:
     document = program(
         tmp_path / "code",
         "import pathlib, sys\n"
@@ -62,7 +62,7 @@ def test_a_program_of_the_users_runs_and_leaves_what_it_wrote(up: UpProcess, tmp
     assert (tmp_path / "out" / "answer.txt").read_text() == "42"
 
 
-def test_a_program_that_fails_ends_with_1_and_shows_its_last_lines(up: UpProcess, tmp_path: Path) -> None:
+def test_a_program_that_fails_ends_with_1_and_shows_its_last_lines(up: Up, tmp_path: Path) -> None:
     document = program(tmp_path / "code", "raise RuntimeError('the data is not there')\n")
 
     ended = shunter(up, "submit", document, "--watch")
@@ -74,7 +74,7 @@ def test_a_program_that_fails_ends_with_1_and_shows_its_last_lines(up: UpProcess
     assert f"shunter logs {job_id}" in ended.stderr
 
 
-def test_a_cancelled_job_ends_with_3_for_who_watches_and_leaves_no_node(up: UpProcess, tmp_path: Path) -> None:
+def test_a_cancelled_job_ends_with_3_for_who_watches_and_leaves_no_node(up: Up, tmp_path: Path) -> None:
     document = program(tmp_path / "code", "import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     job_id = shunter(up, "submit", document).stdout.strip()
 
@@ -87,7 +87,7 @@ def test_a_cancelled_job_ends_with_3_for_who_watches_and_leaves_no_node(up: UpPr
     assert {node["state"] for node in nodes} <= {"gone"}
 
 
-def test_logs_are_followed_while_the_program_prints(up: UpProcess, tmp_path: Path) -> None:
+def test_logs_are_followed_while_the_program_prints(up: Up, tmp_path: Path) -> None:
     document = program(
         tmp_path / "code", "import time\nfor n in range(20):\n    print('line', n, flush=True)\n    time.sleep(0.1)\n"
     )
@@ -100,7 +100,7 @@ def test_logs_are_followed_while_the_program_prints(up: UpProcess, tmp_path: Pat
 
 
 @pytest.mark.trainer
-def test_the_example_script_trains_on_two_ranks(up: UpProcess, tmp_path: Path) -> None:
+def test_the_example_script_trains_on_two_ranks(up: Up, tmp_path: Path) -> None:
     example = REPOSITORY / "examples" / "script-ddp" / "job.json"
 
     ended = shunter(up, "submit", example, "--watch", "--json")

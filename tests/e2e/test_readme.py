@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from support.documents import REPOSITORY, changed, tiny_lm
-from support.up_process import UpProcess
+from support.up_process import Up
 
 pytestmark = [pytest.mark.slow, pytest.mark.trainer]
 
 
-def test_the_curl_commands_submit_follow_and_read_a_training(up: UpProcess, tmp_path: Path) -> None:
+def test_the_curl_commands_submit_follow_and_read_a_training(up: Up, tmp_path: Path) -> None:
     (block,) = re.findall(r"<!-- run: curl -->\n```sh\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     (tmp_path / ".shunter").symlink_to(up.data_dir)
     (tmp_path / "examples").mkdir()
