@@ -55,7 +55,8 @@ async def test_reads_and_writes_can_be_awaited(database: Database) -> None:
     assert len(taken) == 20
 
 
-async def test_a_write_that_nobody_waits_for_any_more_goes_on(database: Database, database_url: str) -> None:
+async def test_a_write_that_nobody_waits_for_any_more_goes_on(database_url: str) -> None:
+    database = Database.connect(database_url)
     entered, go_on = threading.Event(), threading.Event()
 
     def slow(conn: Connection) -> None:

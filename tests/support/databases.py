@@ -21,12 +21,18 @@ from shunter_store.database import Database
 from shunter_store.migrate import upgrade
 from sqlalchemy import make_url
 
+_OPENED: dict[str, Database] = {}
+"""The PostgreSQL database of this test run by its URL: opened once, since a connection there is a process."""
+
 BOTH = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
 
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
-    """The test's own empty database, open."""
+    """The test's own empty database, open. Do not close it: that of PostgreSQL serves every test."""
+    if database_url in _OPENED:
+        yield _OPENED[database_url]
+        return
     with closing(Database.connect(database_url)) as opened:
         yield opened
 
@@ -37,7 +43,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return fresh_sqlite(request.getfixturevalue("sqlite_template"), tmp_path)
     url: str = request.getfixturevalue("postgres_database")
-    empty(url)
+    empty(_OPENED[url])
     return url
 
 
@@ -64,7 +70,9 @@ def postgres_database() -> Iterator[str]:
         admin.execute(f"CREATE DATABASE {name}".encode())
         url = make_url(server).set(database=name).render_as_string(hide_password=False)
         upgrade(url)
-        yield url
+        with closing(Database.connect(url)) as _OPENED[url]:
+            yield url
+        del _OPENED[url]
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
@@ -86,8 +94,7 @@ def fresh_sqlite(template: Path, folder: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def empty(url: str) -> None:
+def empty(database: Database) -> None:
     """Delete every row; quicker than to truncate tables that hold a few."""
-    statements = "".join(f"DELETE FROM {table.name};" for table in reversed(metadata.sorted_tables))
-    with closing(psycopg.connect(url, autocommit=True)) as connection:
-        connection.execute(statements.encode())
+    statements = ";".join(f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables))
+    database.write(lambda conn: conn.exec_driver_sql(statements))

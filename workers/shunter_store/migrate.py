@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
@@ -38,9 +38,9 @@ def upgrade(url: str) -> None:
     Raises:
         UnusableDatabase: the database has a revision that this code does not know, so a newer Shunter wrote it.
     """
-    path = url.removeprefix("sqlite:///")
-    if path != url:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     database = Database.connect(url, readers=1)
     try:
         if database.read(current_revision) != _HEAD:
