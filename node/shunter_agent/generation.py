@@ -243,7 +243,7 @@ def accept(shared: Shared, assignment: dict[str, Any]) -> Generation:
             remove_tree(layout.outputs(earlier))  # uploaded; the next generation needs the room
     drop_uncommitted(layout.checkpoints, rule, assignment.get("resume"))
     known = signatures(layout.checkpoints, rule) if rule else {}
-    write_json(layout.document(number), assignment["document"])
+    write_json(layout.document(number), assignment["document"], durable=False)  # the assignment holds it too
     write_json(layout.assignment(number), {"assignment": clean(assignment), "known_checkpoints": known})
     return Generation(shared, assignment, known)
 
