@@ -21,7 +21,11 @@ pytestmark = pytest.mark.trainer
 
 FP32_TOLERANCE = 5e-6
 BF16_TOLERANCE = 5e-3
-MEMBERS: dict[str, Any] = {"evaluation": {"every_steps": 4, "batches": 4}}
+MEMBERS: dict[str, Any] = {
+    # Nine samples: in the second micro-batch of two ranks, one of them has nothing left.
+    "data": {"kind": "sample", "sequence_length": 32, "validation": {"kind": "synthetic", "samples": 9}},
+    "evaluation": {"every_steps": 4},
+}
 
 
 @pytest.fixture(scope="module")

@@ -187,10 +187,15 @@ class TorchStrategy(Strategy):
         """Whether to update. On an accelerator the optimizer itself leaves the update out, without a wait for it."""
         if norm.device.type == "cpu":
             return math.isfinite(norm.item())
-        if getattr(self.optimizer, "_step_supports_amp_scaling", False):
-            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-            return True
-        return math.isfinite(norm.item())
+        return leave_to_optimizer(self.optimizer, norm) or math.isfinite(norm.item())
+
+
+def leave_to_optimizer(optimizer: torch.optim.Optimizer, norm: Tensor) -> bool:
+    """Tell a fused optimizer to leave its next update out where the norm is not finite; False if it cannot be told."""
+    able = bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+    if able:
+        optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]  # made for loss scaling
+    return able
 
 
 class _Nothing(AbstractContextManager[None]):
