@@ -2,6 +2,8 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
@@ -11,7 +13,7 @@ from shunter_store.errors import StaleStep
 from shunter_store.lifecycle import Trigger
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import job_due
-from sqlalchemy import update
+from sqlalchemy import Connection, event, update
 from support.store_rows import claim_one, new_job, reread
 
 
@@ -161,6 +163,14 @@ def test_eight_threads_claim_every_job_once(database_url: str) -> None:
     assert sorted(claimed) == sorted(made)
 
 
+def test_a_claim_jumps_to_what_is_due_however_many_jobs_wait(sqlite_url: str) -> None:
+    with closing(Database.connect(sqlite_url)) as database:
+        plan = database.write(plan_of_claim)
+
+    assert "ix_job_due_next (urgency=? AND next_at<?)" in plan
+    assert "B-TREE" not in plan
+
+
 def test_require_proves_a_claim_only_while_it_holds(database: Database) -> None:
     job = new_job(database)
     claim = claim_one(database)
@@ -170,6 +180,14 @@ def test_require_proves_a_claim_only_while_it_holds(database: Database) -> None:
 
     with pytest.raises(StaleStep):
         database.write(lambda conn: due.require(conn, claim))
+
+
+def plan_of_claim(conn: Connection) -> str:
+    ran: list[tuple[str, Any]] = []
+    event.listen(conn, "before_cursor_execute", lambda _c, _k, sql, parameters, *_: ran.append((sql, parameters)))
+    due.claim(conn, owner="w")
+    sql, parameters = ran[0]
+    return str(conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all())
 
 
 def expire(database: Database, job_id: str) -> None:

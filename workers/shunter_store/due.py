@@ -24,6 +24,9 @@ class Claim:
     claimed_at: datetime
 
 
+URGENCIES: Final = (0, 1, 2, 3)
+"""0: stop requested or stopping; then the priorities high, normal, low."""
+
 _SOONER: Final = case(
     (or_(job_due.c.next_at.is_(None), job_due.c.next_at > db_now()), db_now()), else_=job_due.c.next_at
 )
@@ -44,6 +47,8 @@ _WAKE_AT_URGENCY = _waking(urgency=bindparam("level"))
 def _due(lease_s: ColumnElement[float]) -> tuple[ColumnElement[bool], ...]:
     """A lease further away than any worker would set is one that a jump of the clock left behind."""
     return (
+        # Naming every urgency lets the index jump to what is due within each.
+        job_due.c.urgency.in_(URGENCIES),
         job_due.c.next_at <= db_now(),
         or_(
             job_due.c.lease_until.is_(None),
