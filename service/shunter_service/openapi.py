@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from litestar import Litestar
 from litestar.openapi import OpenAPIConfig
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -23,6 +24,7 @@ from shunter_schemas.job import JobSpec
 from shunter_service.app import create_app
 from shunter_service.bodies import ARCHIVES
 from shunter_service.examples import example_of, job_document
+from shunter_service.parameter_names import parameter_definitions
 
 FILE: Final = Path(__file__).parents[2] / "openapi.json"
 
@@ -30,6 +32,15 @@ _REF: Final = "#/components/schemas/{model}"
 _PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
 _BYTES: Final = {"schema": {"type": "string", "contentEncoding": "binary"}}
 _TEXT: Final = {"schema": {"type": "string"}}
+_BOUNDS: Final = (
+    ("minimum", "ge"),
+    ("maximum", "le"),
+    ("minLength", "min_length"),
+    ("maxLength", "max_length"),
+    ("maxItems", "max_items"),
+    ("pattern", "pattern"),
+)
+"""Words of JSON Schema and of Litestar's parameters."""
 _METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 
 _BODIES: Final[Mapping[str, dict[str, Any]]] = {
@@ -78,10 +89,16 @@ _WHY: Final[Mapping[int, str]] = {
     503: "The service cannot serve at the moment; try again.",
 }
 _USUAL_REFUSALS: Final = (401, 404, 422, 503)
-_LINKS: Final[Mapping[str, Mapping[str, str]]] = {
-    "CreateJob": dict.fromkeys(("GetJob", "CancelJob", "ListEvents", "GetLogs", "GetMetrics"), "$response.body#/id"),
-    "CancelJob": {"GetJob": "$response.body#/id"},
+_OF_A_JOB: Final = ("GetJob", "CancelJob", "ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints")
+_LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
+    "CreateJob": {name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
+    "ListJobs": {name: {"job_id": "$response.body#/items/0/id"} for name in _OF_A_JOB},
+    "CreateBundle": {name: {"bundle_id": "$response.body#/id"} for name in ("GetBundle", "HasBundle")},
+    "ListArtifacts": {
+        "DownloadArtifact": {"job_id": "$request.path.job_id", "artifact_path": "$response.body#/items/0/path"}
+    },
 }
+"""From an answer to what can be asked next: parameters by operation."""
 _ETAG: Final = {"ETag": {"description": "Names this state of the answer.", "schema": {"type": "string"}}}
 _LOCATION: Final = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -108,14 +125,16 @@ def document() -> dict[str, Any]:
         description="Declarative multi-GPU training: one document in, a trained model out.",
         use_handler_docstrings=True,
     )
-    described: dict[str, Any] = create_app(None, openapi=config).openapi_schema.to_schema()
+    app = create_app(None, openapi=config)
+    described: dict[str, Any] = app.openapi_schema.to_schema()
+    bounds = _bounds(app)
     described["security"] = [{"key": []}]
     described["components"] = {
         "schemas": _schemas(),
         "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: `shk_…`."}},
     }
     for operation in _operations(described):
-        _complete(operation)
+        _complete(operation, bounds[operation["operationId"]])
     return described
 
 
@@ -160,11 +179,26 @@ def _operations(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 yield path[method]
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _bounds(app: Litestar) -> dict[str, dict[str, dict[str, Any]]]:
+    """What the routes check about their parameters, by operation and name; Litestar's description loses some of it."""
+    handlers = [handler for route in app.routes for handler in getattr(route, "route_handlers", ())]
+    return {
+        handler.operation_id: {
+            name: {word: value for word, attribute in _BOUNDS if (value := getattr(definition, attribute)) is not None}
+            for name, definition in parameter_definitions(handler).items()
+        }
+        for handler in handlers
+        if getattr(handler, "operation_id", None)
+    }
+
+
+def _complete(operation: dict[str, Any], bounds: Mapping[str, Mapping[str, Any]]) -> None:
     name = operation["operationId"]
     operation.pop("deprecated", None)
     operation["summary"] = operation["description"].partition(". ")[0].rstrip(".")
-    operation["parameters"] = [_parameter(parameter) for parameter in operation.get("parameters", ())]
+    operation["parameters"] = [
+        _parameter(parameter, bounds.get(parameter["name"], {})) for parameter in operation.get("parameters", ())
+    ]
     if name in _BODIES:
         operation["requestBody"] = _BODIES[name]
     if name in _PUBLIC:
@@ -197,7 +231,8 @@ def _shape_success(name: str, response: dict[str, Any]) -> None:
         response["content"] |= _CONTENT.get(name, {})
     if name in _LINKS:
         response["links"] = {
-            target: {"operationId": target, "parameters": {"job_id": value}} for target, value in _LINKS[name].items()
+            target: {"operationId": target, "parameters": dict(parameters)}
+            for target, parameters in _LINKS[name].items()
         }
 
 
@@ -205,7 +240,7 @@ def _refusal(status: int) -> dict[str, Any]:
     return {"description": _WHY[status], "content": {"application/problem+json": {"schema": _PROBLEM}}}
 
 
-def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+def _parameter(parameter: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter that may be left out is optional, not null."""
     schema = dict(parameter["schema"])
     branches = [branch for branch in schema.pop("oneOf", ()) if branch.get("type") != "null"]
@@ -214,9 +249,9 @@ def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
     schema.pop("description", None)
     if schema.get("default", ...) is None:
         del schema["default"]
-    for bound in ("minimum", "maximum"):
-        if bound in schema:
-            schema[bound] = int(schema[bound])
+    if "enum" in schema:
+        schema |= {"enum": [value for value in schema["enum"] if value is not None], "type": "string"}
+    schema |= bounds
     kept = {"name": parameter["name"], "in": parameter["in"], "schema": schema, "required": parameter["required"]}
     if "description" in parameter:
         kept["description"] = parameter["description"]

@@ -20,6 +20,15 @@ def parameter_names(handler: BaseRouteHandler) -> Mapping[str, str]:
     }
 
 
+def parameter_definitions(handler: BaseRouteHandler) -> Mapping[str, ParameterKwarg]:
+    """What a route checks about its parameters, by the name that a client uses."""
+    return {
+        definition.name or field: definition
+        for field, definition in _definitions(handler).items()
+        if isinstance(definition, ParameterKwarg)
+    }
+
+
 @lru_cache(maxsize=256)
 def query_names(handler: BaseRouteHandler) -> frozenset[str]:
     """The query parameters that a route knows."""
