@@ -158,6 +158,13 @@ def test_a_connection_that_breaks_in_a_write_is_replaced_and_the_write_done_once
     assert [event.type for event in told] == ["job.created", "once"]
 
 
+def test_a_write_within_a_write_is_an_error_and_no_deadlock(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="a write within a write"):
+        database.write(lambda conn: database.write(outbox.put))
+
+    database.write(outbox.put)
+
+
 def test_an_error_of_the_caller_is_not_tried_again(database: Database) -> None:
     runs: list[int] = []
 

@@ -39,6 +39,7 @@ class Database:
         self._writer = writer
         self._reader = reader
         self._pid = os.getpid()
+        self._thread = threading.local()
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="store-read")
         self._writers = ThreadPoolExecutor(1 if sqlite else threads, thread_name_prefix="store-write")
@@ -63,8 +64,18 @@ class Database:
         return self._run(self._reader, nullcontext(), fn)
 
     def write(self, fn: Callable[[Connection], T]) -> T:
-        """Run `fn` in a transaction that commits when `fn` returns and rolls back when it raises."""
-        return self._run(self._writer, self._turn, fn)
+        """Run `fn` in a transaction that commits when `fn` returns and rolls back when it raises.
+
+        Raises:
+            RuntimeError: called within a write of the same thread, which on SQLite would wait for itself.
+        """
+        if getattr(self._thread, "writes", False):
+            raise RuntimeError("a write within a write: use the open connection")
+        self._thread.writes = True
+        try:
+            return self._run(self._writer, self._turn, fn)
+        finally:
+            self._thread.writes = False
 
     async def aread(self, fn: Callable[[Connection], T]) -> T:
         """`read` in a thread of the database's own pool."""

@@ -52,7 +52,21 @@ class JobRow:
     released_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job in a list: without the document and what else is long, which would cost more than all the rest."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+    state: State
+    reason: Reason | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
 COLUMNS: Final = columns_of(JobRow, jobs)
+LINE_COLUMNS: Final = columns_of(JobLine, jobs)
 
 _INSERT_JOB = (
     insert_into(jobs)
@@ -143,13 +157,13 @@ def page(  # noqa: PLR0913 - filters, by keyword
     states: Sequence[State] = (),
     name: str | None = None,
     labels: Mapping[str, str] | None = None,
-) -> list[JobRow]:
+) -> list[JobLine]:
     """Jobs of a project, newest first, that are older than the pair `(created_at, id)` of the last one seen.
 
     Args:
         labels: a job must carry all of them.
     """
-    query = select(*COLUMNS).where(jobs.c.project == project)
+    query = select(*LINE_COLUMNS).where(jobs.c.project == project)
     if before is not None:
         query = query.where(tuple_(jobs.c.created_at, jobs.c.id) < before)
     if states:
@@ -158,7 +172,7 @@ def page(  # noqa: PLR0913 - filters, by keyword
         query = query.where(jobs.c.name == name)
     query = _with_labels(conn, query, labels or {})
     query = query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit)
-    return all_of(JobRow, conn.execute(query))
+    return all_of(JobLine, conn.execute(query))
 
 
 def request_cancel(conn: Connection, job_id: str, *, by: str) -> JobRow:
