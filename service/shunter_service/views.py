@@ -25,7 +25,7 @@ from shunter_schemas.states import Health, NodeState, State
 from shunter_store.artifacts import ArtifactRow
 from shunter_store.bundles import BundleRow
 from shunter_store.events import EventRow, TransitionRow
-from shunter_store.jobs import JobRow
+from shunter_store.jobs import JobLine, JobRow
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.metrics import ProgressRow
@@ -80,7 +80,7 @@ def job_view(
     )
 
 
-def summary_view(row: JobRow, progress: ProgressRow | None) -> JobSummary:
+def summary_view(row: JobLine, progress: ProgressRow | None) -> JobSummary:
     """The job in a list."""
     return JobSummary(
         id=row.id,

@@ -146,7 +146,7 @@ def test_a_cancel_of_no_job_is_not_found(database: Database) -> None:
         database.write(lambda conn: jobs.request_cancel(conn, "job_nothing", by="tester"))
 
 
-def page_before(database: Database, job_id: str | None) -> list[jobs.JobRow]:
+def page_before(database: Database, job_id: str | None) -> list[jobs.JobLine]:
     last = None if job_id is None else reread(database, job_id)
     before = None if last is None else (last.created_at, last.id)
     return database.read(lambda conn: jobs.page(conn, project="default", before=before, limit=3))
