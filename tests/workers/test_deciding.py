@@ -10,6 +10,7 @@ from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import LIVE_STATES, Health, NodeState, Reason, State
 from shunter_store.gang import End
+from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 from shunter_workers.deciding import BY_STATE, decide
 from shunter_workers.decisions import Intend, Settle
@@ -440,6 +441,17 @@ def test_a_step_decides(seen: View, words: list[str]) -> None:
 
 def test_every_state_that_lives_has_its_decisions() -> None:
     assert set(BY_STATE) == set(LIVE_STATES) == set(TABLES)
+
+
+def test_whoever_moves_a_job_on_looks_again_in_its_new_state() -> None:
+    decisions = [decide(seen, NOW) for rows in TABLES.values() for _, seen, _ in rows]
+
+    moves = [entry.change for entry in decisions if isinstance(entry, Settle) and entry.change.trigger]
+
+    assert moves
+    for change in moves:
+        # What the new state waits for may have come already, and then nothing would wake the job.
+        assert change.trigger is Trigger.NODES_GONE or change.next_in_s is not None
 
 
 def test_a_cancel_stops_a_job_in_every_state_at_once() -> None:

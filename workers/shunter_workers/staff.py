@@ -29,11 +29,13 @@ from shunter_workers.owners import owner_name
 from shunter_workers.settings import WorkerSettings, signing_secret
 from shunter_workers.singletons import Duty, Singleton
 from shunter_workers.stepping import Stepper
+from shunter_workers.undertaker import Undertaker
 
 if TYPE_CHECKING:
     from celery import Celery
 
 CLAIM_EVERY_S: Final = 1.0
+BURY_EVERY_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +48,13 @@ class Staff:
     registry: Registry
     claimer: Claimer
     hints: Hints
+    undertaker: Undertaker
     singletons: Sequence[Singleton]
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, alive: Path) -> None:
         """Start timers and duties in the running loop."""
-        self._tasks = [asyncio.create_task(self._claim_by_timer(alive))]
+        self._tasks = [asyncio.create_task(self._claim_by_timer(alive)), asyncio.create_task(self._bury_the_dead())]
         self._tasks += [asyncio.create_task(singleton.run()) for singleton in self.singletons]
 
     async def end(self, within_s: float) -> None:
@@ -65,6 +68,14 @@ class Staff:
         self.hints.close()
         await self.registry.close()
         await asyncio.to_thread(self.database.close)
+
+    async def _bury_the_dead(self) -> None:
+        while True:
+            try:
+                await self.undertaker.work()
+            except Exception:
+                _log.exception("cannot look for killed processes")
+            await asyncio.sleep(BURY_EVERY_S)
 
     async def _claim_by_timer(self, alive: Path) -> None:
         """Hints make it quick; this alone would do. The file shows that the process gets something done."""
@@ -96,7 +107,7 @@ def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: 
         scanner = Scanner(database, registry, accounts, instance=name, deployment=deployment)
         duties.append(Duty(f"scan:{name}", scanner.work))
     singletons = [Singleton(database, duty, owner=owner, ttl_s=timing.singleton_lease_s) for duty in duties]
-    return Staff(database, registry, claimer, hints, singletons)
+    return Staff(database, registry, claimer, hints, Undertaker(database), singletons)
 
 
 def make_stepper(

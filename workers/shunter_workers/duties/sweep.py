@@ -1,8 +1,7 @@
-"""Finds what hints did not: rows that are due, holders that were killed, nodes that fell silent."""
+"""Finds what nobody told of: rows that are due though a hint was lost, and nodes that fell silent."""
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from shunter_schemas.states import Health, NodeState, State
@@ -13,11 +12,8 @@ from shunter_store.tables import job_due, jobs, nodes
 from sqlalchemy import Connection, select
 
 from shunter_workers.hints import Hints
-from shunter_workers.undertaker import bury, find_dead
 
 EVERY_S: Final = 2.0
-
-_log = logging.getLogger(__name__)
 
 _SILENT = (
     select(jobs.c.id)
@@ -43,20 +39,13 @@ class Sweep:
 
     async def work(self) -> float:
         """One round."""
-        dead, silent = await self._database.aread(self._look)
-        if dead or silent:
-            await self._database.awrite(lambda conn: self._tend(conn, dead, silent))
+        silent = await self._database.aread(self._silent)
+        if silent:
+            await self._database.awrite(lambda conn: due.wake(conn, silent))
         waiting = await self._database.aread(lambda conn: due.count_due(conn, lease_s=self._lease_s))
         if waiting:
             await self._hints.publish(waiting)
         return EVERY_S
 
-    def _look(self, conn: Connection) -> tuple[list[str], list[str]]:
-        silent = conn.execute(_SILENT, {"for_s": self._unreachable_after_s}).scalars()
-        return find_dead(conn), list(silent)
-
-    def _tend(self, conn: Connection, dead: list[str], silent: list[str]) -> None:
-        if dead:
-            _log.info("%d leases of killed processes are free again", len(dead))
-            bury(conn, dead)
-        due.wake(conn, silent)
+    def _silent(self, conn: Connection) -> list[str]:
+        return list(conn.execute(_SILENT, {"for_s": self._unreachable_after_s}).scalars())

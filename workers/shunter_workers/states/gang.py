@@ -19,7 +19,7 @@ from shunter_workers.view import View
 
 def start(view: View) -> Settle:
     """Every node runs the next generation. Only for a gang that is whole and ready."""
-    change = Change(trigger=Trigger.NODES_READY, set={"waiting": None})
+    change = Change(trigger=Trigger.NODES_READY, next_in_s=0.0, set={"waiting": None})
     if all(_has_orders(node, view) for node in view.members):
         return Settle(change, memory=view.memory.but(started=True, create_failures=0))
     run = order(view, view.members)
@@ -50,8 +50,9 @@ def _has_orders(node: NodeRow, view: View) -> bool:
 
 
 def is_ready(view: View) -> bool:
-    """Whether every rank has its node and every node its agent."""
-    return not missing_ranks(view) and all(node.state is NodeState.READY for node in view.members)
+    """Whether every rank has its node, and every node a handle and an agent that reported."""
+    ready = all(node.state is NodeState.READY and node.handle is not None for node in view.members)
+    return ready and not missing_ranks(view)
 
 
 def missing_ranks(view: View) -> list[int]:

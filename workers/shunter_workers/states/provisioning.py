@@ -54,7 +54,7 @@ def _next_call(view: View, now: datetime) -> Decision | None:
             deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
             begin = BeginCreate(node.id, deadline)
             return Act(Create(node), [begin, order(view, [node])] if takes_orders_early(view, node) else [begin])
-        if node.state in (NodeState.CREATING, NodeState.UNKNOWN) and node.handle is None:
+        if node.handle is None:
             return Act(Search(node))  # a step died in the middle, or the answer was lost
     return None
 
@@ -72,7 +72,7 @@ def _fill_gaps(view: View, now: datetime) -> Decision | None:
 def _deadline(node: NodeRow, view: View) -> datetime | None:
     """When to stop waiting for the node: for its appearance after a create call in doubt, else for its agent."""
     if node.state in (NodeState.INTENDED, NodeState.READY):
-        return None
+        return None  # a ready one without a handle is there for certain: scans find it
     if node.handle is None:
         return node.create_deadline_at
     return None if node.created_at is None else after(node.created_at, view.capabilities_of(node).readiness_deadline_s)
