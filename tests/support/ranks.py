@@ -20,8 +20,13 @@ ENDS_WITHIN_S = 100.0
 class Ranks:
     """A gang of trainer processes. Its files lie in `folder`; its source folder is `folder / "source"`."""
 
-    def __init__(self, folder: Path, document: Mapping[str, Any], world_size: int = 1, **variables: str) -> None:
-        """Start the ranks. `variables` are added to their environment, over what is set here."""
+    def __init__(
+        self, folder: Path, document: Mapping[str, Any], world_size: int = 1, nodes: int = 1, **variables: str
+    ) -> None:
+        """Start the ranks. `variables` are added to their environment, over what is set here.
+
+        Several nodes differ by their variables and have a folder of checkpoints each (`checkpoints-1` and so on).
+        """
         self.folder = folder
         self.checkpoints = folder / "checkpoints"
         self.output = folder / "output"
@@ -29,7 +34,11 @@ class Ranks:
         self.source.mkdir(parents=True, exist_ok=True)
         (folder / "document.json").write_text(json.dumps(document))
         port = str(_free_port())
-        self.processes = [self._start(rank, world_size, port, variables) for rank in range(world_size)]
+        local = world_size // nodes
+        self.processes = [
+            self._start(rank, {**place(rank, local, nodes), "MASTER_PORT": port, **variables})
+            for rank in range(world_size)
+        ]
 
     def end(self) -> list[int]:
         """Wait for all ranks; their exit codes."""
@@ -75,21 +84,17 @@ class Ranks:
             timeout_s=ENDS_WITHIN_S,
         )
 
-    def _start(self, rank: int, world_size: int, port: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(self, rank: int, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        node = variables["GROUP_RANK"]
         environment = {
             **os.environ,
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(world_size),
-            "LOCAL_WORLD_SIZE": str(world_size),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "SHUNTER_GENERATION": "1",
             "SHUNTER_DOCUMENT": str(self.folder / "document.json"),
             "SHUNTER_INPUTS_DIR": str(self.folder / "inputs"),
-            "SHUNTER_CHECKPOINT_DIR": str(self.checkpoints),
+            "SHUNTER_CHECKPOINT_DIR": str(self.checkpoints) if node == "0" else f"{self.checkpoints}-{node}",
             "SHUNTER_OUTPUT_DIR": str(self.output),
             "SHUNTER_METRICS_FILE": str(self.folder / f"metrics-{rank}.jsonl"),
             **variables,
@@ -98,6 +103,18 @@ class Ranks:
             return subprocess.Popen(
                 [sys.executable, "-m", "shunter_trainer"], cwd=self.source, env=environment, stdout=out, stderr=err
             )
+
+
+def place(rank: int, local: int, nodes: int) -> dict[str, str]:
+    """Torchrun's variables for a rank, with `local` ranks on each node."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank % local),
+        "WORLD_SIZE": str(local * nodes),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(rank // local),
+        "GROUP_WORLD_SIZE": str(nodes),
+    }
 
 
 def _free_port() -> int:

@@ -13,11 +13,11 @@ StartRanks = Callable[..., Ranks]
 
 @pytest.fixture
 def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
-    """`start_ranks(document, world_size, name=…, **variables)`; every gang has a folder of its own."""
+    """`start_ranks(document, world_size, name=…, nodes=…, **variables)`; every gang has a folder of its own."""
     started: list[Ranks] = []
 
-    def start(document: dict[str, Any], world_size: int = 1, name: str = "gang", **variables: str) -> Ranks:
-        ranks = Ranks(tmp_path / name, document, world_size, **variables)
+    def start(document: dict[str, Any], world_size: int = 1, name: str = "gang", **options: Any) -> Ranks:
+        ranks = Ranks(tmp_path / name, document, world_size, **options)
         started.append(ranks)
         return ranks
 

@@ -1,6 +1,7 @@
 """Whole trainings with real ranks: parity, exact resume, checkpoints, export, metrics."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,38 @@ def test_a_checkpoint_is_read_by_another_number_of_ranks(
 
     whole = ranks.values("loss")
     assert resumed.values("loss") == pytest.approx({step: whole[step] for step in range(5, 9)}, abs=FP32_TOLERANCE)
+
+
+@pytest.mark.slow
+def test_four_ranks_give_the_losses_of_two_and_go_on_from_their_checkpoint(pair: Ranks, start_ranks: Any) -> None:
+    four = start_ranks(document(**MEMBERS), 4, name="four")
+    resumed = start_ranks(
+        document(**MEMBERS), 4, name="resumed", SHUNTER_RESUME_DIR=str(pair.checkpoints / "step-00000004")
+    )
+
+    assert four.end() == resumed.end() == [0] * 4, four.stderr() + resumed.stderr()
+
+    whole = pair.values("loss")
+    assert four.values("loss") == pytest.approx(whole, abs=FP32_TOLERANCE)
+    assert resumed.values("loss") == pytest.approx({step: whole[step] for step in range(5, 9)}, abs=FP32_TOLERANCE)
+
+
+@pytest.mark.slow
+def test_the_parts_of_two_nodes_laid_together_are_the_checkpoint(pair: Ranks, start_ranks: Any, tmp_path: Path) -> None:
+    nodes = start_ranks(document(**MEMBERS), 2, name="nodes", nodes=2)
+    assert nodes.end() == [0, 0], nodes.stderr()
+    parts = [Path(f"{nodes.checkpoints}{suffix}") / "step-00000004" for suffix in ("", "-1")]
+    manifests = [(part / "manifest.json").read_bytes() for part in parts]
+    for part in parts:
+        shutil.copytree(part, tmp_path / "together", dirs_exist_ok=True)
+
+    resumed = start_ranks(document(**MEMBERS), 1, SHUNTER_RESUME_DIR=str(tmp_path / "together"))
+
+    assert resumed.end() == [0], resumed.stderr()
+    whole = pair.values("loss")
+    assert resumed.values("loss") == pytest.approx({step: whole[step] for step in range(5, 9)}, abs=FP32_TOLERANCE)
+    assert manifests[0] == manifests[1]
+    assert [(part / ".metadata").exists() for part in parts] == [True, False]
 
 
 def test_every_metric_line_holds_what_the_agent_reads(pair: Ranks) -> None:

@@ -3,7 +3,8 @@
 `step-00000100/` holds the files of torch.distributed.checkpoint, `trainer.json` (where the training stands), and,
 written last, `manifest.json`: `{"format": "shunter-checkpoint/1", "step", "values", "files"}`, the files with `path`,
 `size` and `sha256` over all but itself. Everything is written into a `.tmp-…` folder first; the rename is what makes a
-checkpoint. On a gang of several nodes each node has such a folder with its own ranks' files.
+checkpoint. On a gang of several nodes each node has such a folder with its own ranks' files; the manifest is the same
+on all and names the files of all, so that the parts laid into one folder are the checkpoint.
 """
 
 from __future__ import annotations

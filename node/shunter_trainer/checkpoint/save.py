@@ -134,12 +134,10 @@ class Saver:
         return own
 
     def _gather(self, own: list[FileEntry]) -> list[FileEntry]:
-        """The files of this node's ranks; returns when every rank has written its own."""
-        gang = self._gang
-        everyone: list[Any] = [None] * gang.world_size
+        """The files of all ranks; returns when every rank has written its own."""
+        everyone: list[Any] = [None] * self._gang.world_size
         dist.all_gather_object(everyone, own, group=self._group)
-        first = gang.rank - gang.local_rank
-        return [entry for entries in everyone[first : first + gang.local_world_size] for entry in entries]
+        return [entry for entries in everyone for entry in entries]
 
 
 def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
