@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shunter_schemas.states import Reason, State
+from shunter_schemas.reasons import MEANINGS
+from shunter_schemas.states import State
 from shunter_store.lifecycle import OUTCOME, TABLE, Effect
 from tables import table
 
@@ -26,25 +27,6 @@ _TRUE: dict[State, str] = {
     State.CANCELLED: "somebody asked for it; final",
 }
 
-_MEANING: dict[Reason, str] = {
-    Reason.DONE: "every rank ended with exit code 0",
-    Reason.CANCELLED_BY_USER: "a user asked for the end",
-    Reason.USER_ERROR: "the program failed; `message` holds the first failing rank's last lines",
-    Reason.SETUP_FAILED: "source, inputs, requirements or set-up commands failed on a node",
-    Reason.OUT_OF_MEMORY: "a rank ran out of memory",
-    Reason.INVALID: "the provider refused the request as wrong",
-    Reason.NO_CAPACITY: "no provider has what it needs",
-    Reason.QUEUE_TIMEOUT: "it waited longer than `limits.max_queue_s`",
-    Reason.DOES_NOT_FIT: "it can never fit on any configured provider",
-    Reason.QUOTA: "the account's quota does not allow it",
-    Reason.PROVIDER_AUTH: "the provider refused the credentials",
-    Reason.PROVIDER_PAYMENT: "the provider wants money first",
-    Reason.BUDGET_EXHAUSTED: "it would cost more than its limits allow",
-    Reason.DURATION_EXCEEDED: "it ran longer than `limits.max_duration_s`",
-    Reason.RECOVERY_EXHAUSTED: "more recoveries than `recovery` allows",
-    Reason.LEASE_EXPIRED: "its nodes heard nothing from the service for longer than their lease",
-}
-
 
 def text() -> str:
     """The page."""
@@ -53,7 +35,7 @@ def text() -> str:
         (f"`{row.state}`", f"`{row.trigger}`", f"`{row.target}`" if row.target else "by reason", _effect(row.effect))
         for row in TABLE
     )
-    reasons = ((f"`{reason}`", f"`{end}`", _MEANING[reason]) for reason, end in OUTCOME.items())
+    reasons = ((f"`{reason}`", f"`{end}`", *MEANINGS[reason]) for reason, end in OUTCOME.items())
     parts = [
         _HEAD,
         *table(("state", "what is true"), states),
@@ -62,7 +44,7 @@ def text() -> str:
         "```\n\n## What leads where\n",
         *table(("in", "on", "goes to", "then"), moves),
         "\n## Reasons\n\nThe first reason to stop wins, and decides how the job ends. The list is open: it may grow.\n",
-        *table(("reason", "ends", "meaning"), reasons),
+        *table(("reason", "ends", "meaning", "way out"), reasons),
     ]
     return "\n".join(parts) + "\n"
 

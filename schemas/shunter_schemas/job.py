@@ -42,6 +42,13 @@ class JobSpec(Part):
     fields, and is the door for documents from outside.
     """
 
+    schema_url: Annotated[str, StringConstraints(max_length=2048)] | None = Field(
+        default=None,
+        alias="$schema",
+        exclude=True,
+        description="Where editors find this document's JSON Schema. Not kept.",
+        examples=["http://127.0.0.1:8000/v1/schemas/job.json"],
+    )
     version: Literal["1"] = Field(description="Version of the document.", examples=["1"])
     name: Name = Field(description="A label for people; it need not be unique.", examples=["sft-8b"])
     labels: Labels = Field(

@@ -241,3 +241,22 @@ def test_a_bundle_input_and_a_fixed_batch_are_accepted() -> None:
     job = parse_posted_job(json.dumps(document, indent=4).encode())
 
     assert job.inputs["corpus"].from_ == f"bundle:{BUNDLE_ID}"
+
+
+def test_the_address_of_a_schema_is_taken_and_dropped() -> None:
+    job = parse_posted_job(body({"$schema": "http://127.0.0.1:8000/v1/schemas/job.json", **tiny_lm()}))
+
+    assert job.model_dump(mode="json") == parse_posted_job(body(tiny_lm())).model_dump(mode="json")
+
+
+@pytest.mark.parametrize("value", [3, {}, ["http://127.0.0.1"], "x" * 2049])
+def test_what_is_no_address_of_a_schema_is_refused_at_its_place(value: Any) -> None:
+    (fault,) = faults_of({"$schema": value, **tiny_lm()})
+
+    assert fault.pointer == "/$schema"
+
+
+def test_the_address_of_a_schema_belongs_at_the_top_only() -> None:
+    (fault,) = faults_of(changed(tiny_lm(), {"workload.$schema": "http://127.0.0.1"}))
+
+    assert fault.pointer == "/workload/$schema"
