@@ -231,7 +231,7 @@ class Agent:
         numbers = {number for number, _ in state.items() if number}
         kept = os.path.dirname(layout.generation(0))
         if os.path.isdir(kept):
-            numbers |= {int(name) for name in os.listdir(kept) if os.path.exists(layout.assignment(int(name)))}
+            numbers |= {int(name) for name in os.listdir(kept) if name.isdigit()}
         if not numbers:
             return
         from shunter_agent.generation import recall
@@ -300,7 +300,7 @@ class Agent:
     def _keep_journal(self, message: dict[str, Any]) -> None:
         shared = self._shared
         lost = message.get("journal_lost")
-        if not lost and shared.journal.acknowledged_bytes <= shared.tuning.journal_bytes:
+        if not lost and not shared.journal.worth_cutting(shared.tuning.journal_bytes):
             return
         try:
             shared.state.forget(self._newest)

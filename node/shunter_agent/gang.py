@@ -24,8 +24,6 @@ class Member:
         self.started_at = time.monotonic()
         self.up = False
         self.ended: Ended | None = None
-        self.failure: dict[str, Any] = {}
-        """What the rank reported in its metrics file before it failed."""
 
 
 class Gang:

@@ -165,11 +165,10 @@ class Generation:
         entries: list[Entry] = []
         for member in self._gang.poll():
             entries += self._watch.last_words(member) + exit_entries(member, self.number)
-        over = not self._gang.running
+        over, told_before = not self._gang.running, self._watch.told
         entries += self._watch.look(self._gang.members, final=over)
-        told = any(entry.type == "metrics" for entry in entries)
-        self._shared.recorder.record_all(entries, within_s=0.0 if told and not self._watch.told else None)
-        self._watch.told = self._watch.told or told
+        first_sign = self._watch.told and not told_before
+        self._shared.recorder.record_all(entries, within_s=0.0 if first_sign else None)
         if over:
             self._over()
         elif not self._gang.stopping and any(end.failed for end in self._gang.ends):

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 from shunter_agent.files import sync_folder, to_json, write_all
 
@@ -26,6 +26,13 @@ class Entry(NamedTuple):
     generation: int
     data: dict[str, Any]
     at: float | None = None
+
+
+class Batch(NamedTuple):
+    """Records as JSON, and the journal that they belong to."""
+
+    journal_id: str
+    records: list[bytes]
 
 
 class Journal:
@@ -59,10 +66,10 @@ class Journal:
         """Whether there is a record that the service has not acknowledged."""
         return self._cursor_seq < self.last_seq
 
-    @property
-    def acknowledged_bytes(self) -> int:
-        """What `compact` would free."""
-        return self._cursor_offset - self._header_size
+    def worth_cutting(self, limit: int) -> bool:
+        """Whether more than `limit` bytes are acknowledged, and no more would have to be copied than is freed."""
+        freed = self._cursor_offset - self._header_size
+        return freed > limit and freed >= self._size - self._cursor_offset
 
     def append(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """Write the records and sync them to the disk; all or none.
@@ -93,8 +100,8 @@ class Journal:
             self._next_seq += len(records)
         return records
 
-    def batch(self, records: int = BATCH_RECORDS, size: int = BATCH_BYTES) -> list[bytes]:
-        """The next unacknowledged records as JSON, at most so many and so many bytes, but at least one if any."""
+    def batch(self, records: int = BATCH_RECORDS, size: int = BATCH_BYTES) -> Batch:
+        """The next unacknowledged records, at most so many and so many bytes, but at least one if any."""
         with self._lock:
             found: list[bytes] = []
             for line in self._lines(self._cursor_offset):
@@ -104,15 +111,17 @@ class Journal:
                 found.append(line)
                 if len(found) == records:
                     break
-            return found
+            return Batch(self.journal_id, found)
 
-    def acknowledge(self, seq: int) -> bool:
-        """Move the cursor to `seq`, back as well as forth.
+    def acknowledge(self, journal_id: str, seq: int) -> bool:
+        """Move the cursor to `seq`, back as well as forth; what was said of an earlier journal is passed over.
 
         Returns:
             False when the service knows records that this journal never wrote: the disk lost some, so `begin_anew`.
         """
         with self._lock:
+            if journal_id != self.journal_id:
+                return True
             if seq > self.last_seq:
                 return False
             if seq < self._cursor_seq:
@@ -127,16 +136,20 @@ class Journal:
     def begin_anew(self) -> None:
         """Start an empty journal with a new id, from sequence number 1."""
         with self._lock:
-            os.close(self._descriptor)
+            old = self._descriptor
             self._create(os.urandom(16).hex(), first_seq=1)
+            os.close(old)
             self._open()
 
     def compact(self) -> None:
-        """Cut off the acknowledged records."""
+        """Cut off the acknowledged records.
+
+        Raises:
+            OSError: there is no room for what is kept; the journal is as before.
+        """
         with self._lock:
-            rest = b"".join(line + b"\n" for line in self._lines(self._cursor_offset))
             old = self._descriptor
-            self._create(self.journal_id, first_seq=self._cursor_seq + 1, rest=rest)
+            self._create(self.journal_id, self._cursor_seq + 1, self._blocks(self._cursor_offset))
             os.close(old)
             self._open()
 
@@ -145,12 +158,13 @@ class Journal:
         for line in self._lines(self._header_size):
             yield json.loads(line)
 
-    def _create(self, journal_id: str, first_seq: int, rest: bytes = b"") -> None:
-        header = to_json({"journal_id": journal_id, "first_seq": first_seq}) + b"\n"
+    def _create(self, journal_id: str, first_seq: int, rest: Iterable[bytes] = ()) -> None:
         partial = self._path + ".tmp"
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            write_all(descriptor, header + rest)
+            write_all(descriptor, to_json({"journal_id": journal_id, "first_seq": first_seq}) + b"\n")
+            for block in rest:
+                write_all(descriptor, block)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -196,11 +210,15 @@ class Journal:
     def _lines(self, offset: int) -> Iterator[bytes]:
         """Whole lines from `offset` to the end of what is durable."""
         rest = b""
+        for block in self._blocks(offset):
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop()
+            yield from lines
+
+    def _blocks(self, offset: int) -> Iterator[bytes]:
         while offset < self._size:
             data = os.pread(self._descriptor, min(BATCH_BYTES, self._size - offset), offset)
             if not data:
                 return
             offset += len(data)
-            lines = (rest + data).split(b"\n")
-            rest = lines.pop()
-            yield from lines
+            yield data

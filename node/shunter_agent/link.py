@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+from contextlib import suppress
 from typing import IO, Any, Callable, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -85,6 +86,7 @@ class Link:
                 break
             write(block)  # what it raises is not the link's fault
         if response.length:
+            self.close()
             raise LinkError(0, f"{response.length} bytes did not come")
 
     def close(self) -> None:
@@ -152,7 +154,8 @@ def _once(connection: http.client.HTTPConnection, request: _Request) -> http.cli
         connection.request(request.method, target, body=body, headers=request.headers)
     else:
         headers = {**request.headers, "Content-Length": str(body.size)}
-        with body.open() as stream:
+        # a server that refuses a body answers, and closes, before it has read it
+        with body.open() as stream, suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, target, body=stream, headers=headers)
     return connection.getresponse()
 

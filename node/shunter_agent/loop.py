@@ -32,7 +32,7 @@ class Loop:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, lambda number, frame: None)  # ranks would inherit SIG_IGN
 
     def post(self, call: Callable[[], None]) -> None:
         """Have `call` run in the loop's thread, soon."""

@@ -60,6 +60,10 @@ class Objects:
             part = wanted[start : start + GRANTS_PER_REQUEST]
             self._granted[kind].update(self._persist(part[0], partial(self._ask, kind, part)))
 
+    def close(self) -> None:
+        """Drop the kept connections."""
+        self._link.close()
+
     def put(self, key: str, body: Body) -> None:
         """Store an object.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import closing
 from typing import Any, Callable, Dict, NamedTuple
 
 from shunter_agent.files import clean, cut, read_json, write_json
@@ -71,8 +72,9 @@ class Preparation(threading.Thread):
             os.makedirs(self._ready.cwd, exist_ok=True)
             os.makedirs(os.path.dirname(self._shell.log), exist_ok=True)
             self._objects = self._connect(self._cancelled)
-            for part in self.parts:
-                self._do(part)
+            with closing(self._objects):
+                for part in self.parts:
+                    self._do(part)
             return Outcome(self._ready)
         except Cancelled:
             return Outcome(None)

@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 
 from shunter_agent.clock import boottime_s
 from shunter_agent.files import to_json
-from shunter_agent.journal import BATCH_RECORDS, Journal
+from shunter_agent.journal import BATCH_RECORDS, Batch, Journal
 from shunter_agent.launchfile import LaunchFile
 from shunter_agent.link import Link, LinkError
 from shunter_agent.trace import trace, trace_exception
@@ -46,7 +46,7 @@ class Sync(threading.Thread):
         self._status = status
         self._hear = hear
         self._link = Link(launch, tuning.sync_timeout_s)
-        self._batch = BATCH_RECORDS
+        self._most_records = BATCH_RECORDS
         self._due = threading.Condition()
         self._due_at = 0.0
         self._asked_at = 0.0
@@ -76,36 +76,37 @@ class Sync(threading.Thread):
             self._asked_at = time.monotonic()
         asked_at = boottime_s()
         before, last = self._journal.acknowledged, self._journal.last_seq
+        batch = self._journal.batch(self._most_records)
         try:
-            answer = self._link.call(PATH, self._message())
+            answer = self._link.call(PATH, self._message(batch))
         except LinkError as error:
             return self._failed(error)
         if self._failures:
             trace(f"sync: the service is back after {self._failures} tries")
-        self._failures, self._batch = 0, min(2 * self._batch, BATCH_RECORDS)
+        self._failures, self._most_records = 0, min(2 * self._most_records, BATCH_RECORDS)
         acknowledged = answer.get("acknowledged")
-        answer["journal_lost"] = isinstance(acknowledged, int) and not self._journal.acknowledge(acknowledged)
+        if isinstance(acknowledged, int):
+            answer["journal_lost"] = not self._journal.acknowledge(batch.journal_id, acknowledged)
         self.exchanges += 1
         self._hear(Answer(answer, asked_at))
         if before < self._journal.acknowledged < last:
             return 0.0  # there was more than one message takes; a service that takes nothing is not hurried
         return float(answer.get("next_sync_s") or self._tuning.retry_most_s)
 
-    def _message(self) -> bytes:
-        status = self._status()
+    def _message(self, batch: Batch) -> bytes:
         head = {
             "protocol": PROTOCOL,
             "node": self._launch.node,
-            "journal_id": self._journal.journal_id,
-            "status": status,
+            "journal_id": batch.journal_id,
+            "status": self._status(),
         }
-        return to_json(head)[:-1] + b',"records":[' + b",".join(self._journal.batch(self._batch)) + b"]}"
+        return to_json(head)[:-1] + b',"records":[' + b",".join(batch.records) + b"]}"
 
     def _failed(self, error: LinkError) -> float:
         if error.status == 410:
             self._hear(None)
         if error.status in _TOO_LARGE:
-            self._batch = max(1, self._batch // 2)
+            self._most_records = max(1, self._most_records // 2)
         slow = error.status in (401, 403, 410)
         self._failures += 1
         if self._failures in (1, 10, 100):

@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 
 from shunter_agent.launchfile import LaunchFile
 from shunter_agent.link import Link
-from shunter_agent.objects import Cancelled, Objects
+from shunter_agent.objects import Objects
 from shunter_agent.trace import trace_exception
 from shunter_agent.tuning import Tuning
 
@@ -34,7 +34,6 @@ class Uploader(threading.Thread):
         self._post = post
         self._tasks: deque[Task] = deque()
         self._ready = threading.Semaphore(0)
-        self._over = threading.Event()
 
     def submit(self, work: Callable[[Objects], Any], done: Callable[[Any, Any], None]) -> None:
         """Queue a task; the thread starts with the first one."""
@@ -43,20 +42,14 @@ class Uploader(threading.Thread):
         if self.ident is None:
             self.start()
 
-    def cancel(self) -> None:
-        """Give up whatever waits or retries."""
-        self._over.set()
-
     def run(self) -> None:
-        objects = Objects(Link(self._launch, self._tuning.sync_timeout_s), self._over, self._tuning)
+        objects = Objects(Link(self._launch, self._tuning.sync_timeout_s), threading.Event(), self._tuning)
         while True:
             self._ready.acquire()
             task = self._tasks.popleft()
             result, error = None, None
             try:
                 result = task.work(objects)
-            except Cancelled:
-                return
             except Exception as raised:
                 trace_exception(self.name)
                 error = raised

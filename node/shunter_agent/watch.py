@@ -25,7 +25,7 @@ class Watch:
         self._feed = Feed(tuning)
         self._prints: PrintTail | None = None if training else self._rank_zero_prints()
         self.told = False
-        """Whether any metrics were recorded."""
+        """Whether there ever was a point or progress."""
 
     def look(self, members: list[Member], final: bool = False) -> list[Entry]:
         """The records that are due; `final`: none of the members writes any more."""
@@ -37,7 +37,9 @@ class Watch:
         if self._prints is not None and any(member.process.rank == 0 for member in members):
             self._prints.read(self._feed, final)
         entries = [entry for member in members if not member.up for entry in self._ups(member)]
-        return entries + self._feed.due(self._generation, final)
+        due = self._feed.due(self._generation, final)
+        self.told = self.told or bool(due)
+        return entries + due
 
     def last_words(self, member: Member) -> list[Entry]:
         """Read an ended member's metrics file to its end, so that `member.ended` holds what it said of its failure."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shunter_agent.journal import Entry, Journal
+from shunter_agent.journal import Batch, Entry, Journal
 from shunter_agent.state import State
 
 
@@ -16,8 +16,8 @@ def entries(count: int, type: str = "progress", text: str = "") -> list[Entry]:
     return [Entry(type, 1, {"step": number, "text": text}) for number in range(count)]
 
 
-def seqs(lines: list[bytes]) -> list[int]:
-    return [json.loads(line)["seq"] for line in lines]
+def seqs(batch: Batch) -> list[int]:
+    return [json.loads(line)["seq"] for line in batch.records]
 
 
 def test_records_are_numbered_without_a_gap_across_openings(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_batch_is_bounded_by_records_and_bytes_but_never_empty(tmp_path: Path)
 
     assert seqs(journal.batch(records=4)) == [1, 2, 3, 4]
     assert seqs(journal.batch(size=300)) == [1, 2, 3]
-    assert journal.acknowledge(10)
+    assert journal.acknowledge(journal.journal_id, 10)
     assert seqs(journal.batch(size=300)) == [11]
 
 
@@ -72,9 +72,9 @@ def test_the_cursor_moves_back_when_the_service_has_lost_records(tmp_path: Path)
     journal = Journal(str(tmp_path))
     journal.append(entries(5))
 
-    journal.acknowledge(5)
+    journal.acknowledge(journal.journal_id, 5)
     assert not journal.pending
-    journal.acknowledge(2)
+    journal.acknowledge(journal.journal_id, 2)
 
     assert seqs(journal.batch()) == [3, 4, 5]
 
@@ -84,10 +84,11 @@ def test_records_that_the_disk_lost_are_noticed_and_a_new_journal_begins(tmp_pat
     journal.append(entries(2))
     before = journal.journal_id
 
-    assert not journal.acknowledge(7)
+    assert not journal.acknowledge(journal.journal_id, 7)
     journal.begin_anew()
 
     assert journal.journal_id != before
+    assert journal.acknowledge(before, 7)
     assert journal.append(entries(1))[0]["seq"] == 1
 
 
@@ -95,7 +96,11 @@ def test_acknowledged_records_are_cut_off_and_the_rest_keeps_its_numbers(tmp_pat
     journal = Journal(str(tmp_path))
     journal.append(entries(100))
     size = (tmp_path / "journal.jsonl").stat().st_size
-    journal.acknowledge(90)
+    journal.acknowledge(journal.journal_id, 40)
+    assert not journal.worth_cutting(100)
+    journal.acknowledge(journal.journal_id, 90)
+    assert journal.worth_cutting(100)
+    assert not journal.worth_cutting(size)
 
     journal.compact()
 
@@ -110,7 +115,7 @@ def test_text_that_is_no_unicode_becomes_valid_json(tmp_path: Path) -> None:
 
     journal.append([Entry("x", 1, {"a": "\udc80 \0 \u2028", "b\udcff": [float("nan"), float("inf"), 1.5]})])
 
-    line = journal.batch()[0]
+    line = journal.batch().records[0]
     assert json.loads(line.decode("utf-8"))["data"] == {"a": "? \0 \u2028", "b?": [None, None, 1.5]}
 
 
@@ -123,7 +128,7 @@ from shunter_agent.state import State
 journal = Journal(sys.argv[1])
 recorder = Recorder(journal, State(), lambda within_s: None)
 recorder.record("boot", 0, {})
-resource.setrlimit(resource.RLIMIT_FSIZE, (journal.acknowledged_bytes + 1000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 for number in range(20):
     recorder.record("progress", 1, {"step": number, "text": "x" * 100})
 recorder.record("rank_exit", 1, {})

@@ -48,13 +48,16 @@ def test_crashes_outages_and_lost_answers_lose_nothing_and_double_nothing(
     for number in begun:
         assert len(service.records("done", "failed", "stopped", generation=number)) == 1
         assert len(service.records("drained", generation=number)) == 1
-        steps = [step for step, _ in service.points(number)]
-        assert steps == sorted(set(steps))
+        assert steps_of(service, number) == sorted(set(steps_of(service, number)))
         for rank in (0, 1):
             written = agent.folder / f"logs/{number}/rank-{rank}.stdout"
             assert service.log(rank, "stdout", number) == (written.read_bytes() if written.exists() else b"")
-    assert steps == list(range(30))
+    assert steps_of(service, GENERATIONS) == list(range(30))
     assert [data["file"]["path"] for data in service.data("artifact", GENERATIONS)] == ["model"]
+
+
+def steps_of(service: NodeService, generation: int) -> list[int]:
+    return [step for step, _ in service.points(generation)]
 
 
 def disturb(service: NodeService, agent: AgentProcess, chance: random.Random) -> None:
