@@ -1,7 +1,7 @@
 """Bad input of every kind: a 4xx problem document with pointers, and nothing stored."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -183,7 +183,7 @@ async def test_a_body_over_a_megabyte_is_a_413_before_it_is_parsed(lite: App) ->
 
 
 async def test_a_body_without_announced_length_is_cut_off_at_the_limit(lite: App) -> None:
-    async def pieces() -> Any:
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(64):
             yield b" " * 65536
 

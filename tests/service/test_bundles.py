@@ -2,8 +2,8 @@ import asyncio
 import hashlib
 import io
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -107,7 +107,7 @@ async def test_an_archive_over_the_limit_is_refused_by_its_length_and_while_it_a
     limit = lite.service.settings.max_bundle_bytes
     monkeypatch.setitem(lite.service.settings.__dict__, "max_bundle_bytes", 1000)
 
-    async def pieces() -> Any:
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b"x" * 100
 

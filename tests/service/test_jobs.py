@@ -59,7 +59,7 @@ async def test_the_same_key_and_body_give_the_same_answer_and_one_job(app: App) 
 
 
 async def test_the_same_key_with_another_body_is_refused(app: App) -> None:
-    await app.submit(**{"Idempotency-Key": "k1"})
+    await app.submit(headers={"Idempotency-Key": "k1"})
 
     other = await app.http.post(
         "/v1/jobs", json=changed(tiny_lm(), {"name": "other"}), headers={"Idempotency-Key": "k1"}
@@ -91,8 +91,8 @@ async def test_requests_at_once_with_one_key_make_one_job(app: App) -> None:
 async def test_keys_of_two_projects_do_not_meet(lite: App) -> None:
     theirs = lite.add_key(project="theirs")
 
-    first = await lite.submit(**{"Idempotency-Key": "k1"})
-    second = await lite.submit(**{"Idempotency-Key": "k1"}, **theirs)
+    first = await lite.submit(headers={"Idempotency-Key": "k1"})
+    second = await lite.submit(headers={"Idempotency-Key": "k1", **theirs})
 
     assert first["id"] != second["id"]
 

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from shunter_schemas.ids import new_id
@@ -18,7 +18,13 @@ class Output:
         self._offsets: dict[tuple[int, str, int, str], int] = {}
 
     def add(
-        self, text: str | bytes, *, rank: int = 0, stream: str = "stdout", generation: int = 1, journal: str = "j"
+        self,
+        text: str | bytes,
+        *,
+        rank: int = 0,
+        stream: Literal["stdout", "stderr", "setup"] = "stdout",
+        generation: int = 1,
+        journal: str = "j",
     ) -> None:
         data = text.encode() if isinstance(text, str) else text
         file = (rank, stream, generation, journal)
@@ -28,7 +34,7 @@ class Output:
         self._app.service.objects.put(key, [data])
         chunk = LogChunk(
             rank=rank,
-            stream=stream,  # type: ignore[arg-type]
+            stream=stream,
             offset=offset,
             length=len(data),
             lines=data.count(b"\n"),

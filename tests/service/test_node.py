@@ -37,14 +37,14 @@ class Agent:
         self.sent.append(record)
         return record
 
-    async def exchange(self, phase: str = "running", records: list[Record] | None = None) -> SyncAnswer:
+    async def exchange(self, records: list[Record] | None = None) -> SyncAnswer:
         """One sync; everything that is not acknowledged goes along."""
         waiting = [record for record in self.sent if record.seq > self.acknowledged] if records is None else records
         message = SyncRequest(
             protocol=1,
             node=self.node.token,
             journal_id=self.journal_id,
-            status=NodeStatus(phase=phase, generation=1),  # type: ignore[arg-type]
+            status=NodeStatus(phase="running", generation=1),
             records=waiting,
         )
         answer = await self.app.http.post("/v1/node/sync", content=message.model_dump_json(), headers=self.headers)

@@ -50,11 +50,21 @@ def make_role(
     return Role(spec, said.append)
 
 
+def ticked(role: Role) -> Role:
+    role.tick()
+    return role
+
+
+def checked(role: Role) -> Role:
+    role.check()
+    return role
+
+
 def test_a_role_that_ends_is_started_again_after_a_pause_that_grows(tmp_path: Path, said: list[str]) -> None:
     loops: list[int] = []
     failing = make_role(tmp_path, said, FAIL, loops=loops)
 
-    wait_until(lambda: failing.tick() or failing.failures >= 4, timeout_s=20, description="it failed four times")
+    wait_until(lambda: ticked(failing).failures >= 4, timeout_s=20, description="it failed four times")
 
     assert [line.rpartition("in ")[2].partition(" s")[0] for line in said[:4]] == ["0.2", "0.4", "0.8", "1.6"]
     assert all("exit code 3" in line for line in said)
@@ -72,8 +82,8 @@ def test_a_role_that_does_not_react_is_killed_and_started_again(
     first = hanging.child
     assert first is not None
 
-    wait_until(lambda: hanging.check() or hanging.child is None, description="it is given up")
-    wait_until(lambda: hanging.tick() or hanging.child, description="it is started again")
+    wait_until(lambda: checked(hanging).child is None, description="it is given up")
+    wait_until(lambda: ticked(hanging).child, description="it is started again")
 
     assert not lives(first.pid)
     assert hanging.child is not None

@@ -115,7 +115,7 @@ def test_the_processes_stay_small(up: Up) -> None:
 def test_a_stop_leaves_no_process_and_the_next_start_has_the_same_address_key_and_jobs(tmp_path: Path) -> None:
     document = {**tiny_lm(), "resources": {"cpu_processes": 2}, "placement": {"providers": ["elsewhere"]}}
     providers = {"SHUNTER_PROVIDERS": '{"elsewhere": {"plugin": "local", "paused": true}}'}
-    with running_up(tmp_path / "data", **providers) as up:
+    with running_up(tmp_path / "data", environ=providers) as up:
         headers = {"Authorization": f"Bearer {(up.data_dir / 'api-key').read_text().strip()}"}
         url, started = up.url, descendants_of(up.process.pid)
         job = httpx.post(f"{url}/v1/jobs", json=document, headers=headers, trust_env=False).json()
@@ -126,7 +126,7 @@ def test_a_stop_leaves_no_process_and_the_next_start_has_the_same_address_key_an
         assert up.said.endswith("stopping\nstopped\n")
         assert [pid for pid in started if lives(pid)] == []
 
-    with running_up(tmp_path / "data", **providers) as again:
+    with running_up(tmp_path / "data", environ=providers) as again:
         assert again.url == url
         found = httpx.get(f"{url}/v1/jobs/{job['id']}", headers=headers, trust_env=False)
         assert found.json()["state"] == "queued"
@@ -170,21 +170,21 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
 
 
 def test_a_role_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with running_up(tmp_path / "data", ready=False, SHUNTER_SERVICE_KEEP_ALIVE_S="never") as up:
+    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_SERVICE_KEEP_ALIVE_S": "never"}) as up:
         assert up.process.wait(60) == 1
         assert "api does not start" in up.said
         assert "keep_alive_s" in up.said
 
 
 def test_a_data_directory_that_cannot_be_prepared_is_told(tmp_path: Path) -> None:
-    with running_up(tmp_path / "data", ready=False, SHUNTER_DATABASE_URL="mysql://nowhere/x") as up:
+    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_DATABASE_URL": "mysql://nowhere/x"}) as up:
         assert up.process.wait(60) == 1
         assert "mysql is not supported" in up.said
 
 
 def test_a_redis_of_the_operators_own_is_used_instead(tmp_path: Path, up: Up) -> None:
     url = f"redis+socket://{up.data_dir / 'run' / 'redis.sock'}?virtual_host=3"
-    with running_up(tmp_path / "data", SHUNTER_REDIS_URL=url) as other:
+    with running_up(tmp_path / "data", environ={"SHUNTER_REDIS_URL": url}) as other:
         assert other.child("redis") is None
         assert other.child("worker") is not None
         assert other.stop() == 0

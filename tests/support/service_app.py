@@ -41,7 +41,9 @@ class App:
         """The hand that moves a job, in place of a worker and a node."""
         return WorkerPart(self.service.db, self.service.objects, job_id)
 
-    async def submit(self, document: dict[str, Any] | None = None, **headers: str) -> dict[str, Any]:
+    async def submit(
+        self, document: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         """The job that the API answers to a document."""
         answer = await self.http.post("/v1/jobs", json=document or tiny_lm(), headers=headers)
         assert answer.status_code == 201, answer.text
