@@ -84,7 +84,16 @@ QUEUED: list[Row] = [
     (
         "a node of the last attempt is still there",
         view(job(State.QUEUED), node(NodeState.RELEASING), market=market(OFFER, free=())),
-        [],
+        ["terminate node_0"],
+    ),
+    (
+        "a node of the last attempt is still there and others come first",
+        view(
+            job(State.QUEUED),
+            node(NodeState.RELEASING),
+            market=market(OFFER, ahead={"local/cpu": ["job_0"]}),
+        ),
+        ["terminate node_0"],
     ),
 ]
 

@@ -10,7 +10,7 @@ from typing import Final
 from shunter_schemas.states import State
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Act, Decision, Settle
+from shunter_workers.decisions import Act, Decision, Settle, WakeWaiting
 from shunter_workers.states import provisioning, queued, recovering, running, starting, stopping
 from shunter_workers.states.closing import close_next
 from shunter_workers.view import View, soonest
@@ -28,16 +28,21 @@ BY_STATE: Final[Mapping[State, Callable[[View, datetime], Decision]]] = {
 def decide(view: View, now: datetime) -> Decision:
     """What this step does."""
     own = BY_STATE[view.job.state](view, now)
-    if isinstance(own, Act) or own.change.trigger is not None or own.writes:
+    if isinstance(own, Act) or own.change.trigger is not None or not _is_idle(own):
         return own
     closing = close_next(view, now)
     if closing is None:
         return own
-    if not own.only_waits:  # something to tell and nothing to do: the rows on their way out come next
-        return replace(own, change=_sooner(own, 0.0))
     if isinstance(closing, Settle) and closing.only_waits:
         return replace(own, change=_sooner(own, closing.change.next_in_s))
+    # The job's own decision comes again in the next step. It must never keep rows from closing: what they hold may be
+    # what everybody waits for, this job included.
     return closing
+
+
+def _is_idle(own: Settle) -> bool:
+    """Whether nothing of the job itself is lost when the decision is put off by a step."""
+    return all(isinstance(write, WakeWaiting) for write in own.writes)
 
 
 def _sooner(own: Settle, next_in_s: float | None) -> Change:
