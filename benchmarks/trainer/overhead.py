@@ -98,7 +98,7 @@ def ours(steps: int, clip_norm: float | None, metrics: Path) -> float:
     strategy = strategy_for(DdpStrategy(kind="ddp"))
     strategy.prepare(Parts(Null(), Objective(None, None, False), adamw, False, torch.float32, torch.float32, ALONE))
     reports = Reports(metrics, is_main=True)
-    course = Course(steps, BATCH, 0, 1e-3, lambda step: 1.0, clip_norm, TrainingCheckpoint(), None)
+    course = Course(steps, BATCH, 0, lambda step: 1.0, clip_norm, TrainingCheckpoint(), None)
     crew = Crew(
         strategy=strategy,
         stream=open_stream(samples, Seat(Geometry(BATCH, BATCH, 1), 0, CPU, 17, 0), 0),

@@ -67,7 +67,9 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
 def by_hand(gang: Gang, workload: TrainingWorkload, batch: int) -> Iterator[None]:
     """A loop as one writes it; one step at each `next`."""
     table = cast(Any, build_data(workload, Places.from_environment()).train)._tokens
-    model = DistributedDataParallel(build_model(workload, gang.device).module, gradient_as_bucket_view=True)
+    model = DistributedDataParallel(
+        build_model(workload, gang.device).module, gradient_as_bucket_view=True, broadcast_buffers=False
+    )
     optimizer = adamw(model)
     share = batch // gang.world_size
     generator = torch.Generator().manual_seed(17)
@@ -116,7 +118,7 @@ def ours(gang: Gang, workload: TrainingWorkload, batch: int) -> Callable[[int], 
 
     def run(steps: int) -> None:
         factor = lambda step: 0.5 * (1 + math.cos(math.pi * step / 10_000))  # noqa: E731
-        course = Course(steps, batch, 128, LR, factor, CLIP_NORM, TrainingCheckpoint(), None)
+        course = Course(steps, batch, 128, factor, CLIP_NORM, TrainingCheckpoint(), None)
         crew = Crew(
             strategy, stream, None, cast(Saver, NoSaver()), reports, watchdog, StopWish(), Pace(gang, 0), seed_step
         )

@@ -53,6 +53,12 @@ _MEMORY_ADVICE = (
     "Lower workload.batch.micro_size (accumulation follows by itself), set workload.activation_checkpointing to "
     '"full", or shorten the sequences.'
 )
+_ADVICE = (
+    (
+        "Expected to have finished reduction in the prior iteration",
+        "\nShunter: some parameters get no gradient; set strategy.find_unused_parameters to true.",
+    ),
+)
 _PEER_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
 _PEER_TEXT = re.compile(
     r"gloo/transport|gloo/.*(Timed out|timeout)|Connection (closed by peer|reset by peer|refused)|Broken pipe|NCCL",
@@ -69,7 +75,8 @@ def explain(error: BaseException) -> tuple[str, str]:
         return OUT_OF_MEMORY, f"{_first_line(text)} {_MEMORY_ADVICE}"
     if _is_lost_peer(error):
         return PeerLost.reason, f"Another rank is gone: {_first_line(text)}"
-    return UserFault.reason, text
+    advice = next((advice for pattern, advice in _ADVICE if pattern in text), "")
+    return UserFault.reason, f"{text}{advice}"
 
 
 def speaks_of_lost_peer(text: str) -> bool:

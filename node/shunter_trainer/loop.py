@@ -17,7 +17,7 @@ from shunter_trainer.guards.hang import HangWatchdog
 from shunter_trainer.guards.stop import StopWish
 from shunter_trainer.optim.schedules import Factor
 from shunter_trainer.pace import Notes, Pace
-from shunter_trainer.reports import Reports, progress_line
+from shunter_trainer.reports import Reports
 from shunter_trainer.strategies.base import Strategy
 
 _SALVAGE_S = 10.0
@@ -30,9 +30,8 @@ class Course:
     total_steps: int
     global_size: int
     tokens_per_sample: int
-    peak_lr: float | None
-    """None: the user's optimizer has its own."""
-    factor: Factor
+    factor: Factor | None
+    """Share of the peak learning rate by step; None: it stays as the optimizer has it."""
     clip_norm: float | None
     checkpoint: TrainingCheckpoint
     evaluate_every: int | None
@@ -97,8 +96,7 @@ class Loop:
         loss = self._learn(micros[0], 1) if len(micros) == 1 else self._accumulate(micros)
         measured = course.clip_norm is not None or step >= crew.pace.next_look or step >= self._next_milestone
         norm = strategy.clip(course.clip_norm) if measured else None
-        lr = None if course.peak_lr is None else course.peak_lr * course.factor(step)
-        strategy.step(lr, norm)
+        strategy.step(course.factor(step) if course.factor else None, norm)
         crew.pace.note(loss, norm)
         crew.watchdog.beat()
 
@@ -160,8 +158,8 @@ class Loop:
             values["grad_norm"] = notes.norms[-1]
         if self._blocked_s is not None:
             values["checkpoint_blocked_s"], self._blocked_s = self._blocked_s, None
-        if course.peak_lr is not None:
-            values["lr"] = course.peak_lr * course.factor(notes.step)
+        if (peak_lr := self._crew.strategy.peak_lr) is not None:
+            values["lr"] = peak_lr * (course.factor(notes.step) if course.factor else 1.0)
         if notes.step_s > 0:
             values["samples_per_s"] = course.global_size / notes.step_s
             if course.tokens_per_sample:
@@ -173,7 +171,7 @@ class Loop:
         total, done = self._course.total_steps, step - self._start.step
         eta_s = (time.monotonic() - self._began) / done * (total - step) if done else None
         self._crew.reports.point(step, values, total, eta_s)
-        self._crew.reports.say(progress_line(step, total, values, eta_s))
+        self._crew.reports.progress(step, total, values, eta_s)
         return values
 
     def _evaluate(self, step: int, at_end: bool, saves: bool) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 Nothing but the gradients crosses the wire in an ordinary step. At a *look*, one small all-reduce carries the losses of
 all steps since the last look, and the wishes of each rank (stop; save now): so every rank learns the same things at the
-same step, and acts on them at the same step. Looks come about twice a second, at round step numbers; with fast steps
+same step, and acts on them at the same step. Looks come about once a second, at round step numbers; with fast steps
 the answer is read one step later, when it has long arrived.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shunter_trainer.gang import Gang
 
-_LOOK_S = 0.5
+_LOOK_S = 1.0
 _FAST_STEP_S = 0.05
 _GRAINS: tuple[int, ...] = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_LEAST_BETWEEN_LINES_S = 2.0
+
 
 class Reports:
     """The metrics file of one rank; lines are flushed one by one. Without a file, only people are told."""
@@ -18,6 +20,7 @@ class Reports:
     def __init__(self, file: Path | None, is_main: bool) -> None:
         self._file = file.open("a", encoding="utf-8") if file else None
         self._is_main = is_main
+        self._said_at = -_LEAST_BETWEEN_LINES_S
 
     def up(self) -> None:
         """This rank has joined the gang."""
@@ -38,6 +41,14 @@ class Reports:
         if eta_s is not None:
             line["eta_s"] = round(eta_s, 1)
         self._write(line)
+
+    def progress(self, step: int, total_steps: int, values: Mapping[str, float], eta_s: float | None) -> None:
+        """The point in words; not all of them, since people read logs."""
+        now = time.monotonic()
+        notable = step in (1, total_steps) or "val_loss" in values
+        if notable or now - self._said_at >= _LEAST_BETWEEN_LINES_S:
+            self._said_at = now
+            self.say(progress_line(step, total_steps, values, eta_s))
 
     def say(self, text: str) -> None:
         """A line for people, once for the whole gang."""

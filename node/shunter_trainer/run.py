@@ -42,14 +42,12 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 def run_rank() -> int:
     """The exit code of this rank. Failures are reported in the metrics file and on stderr."""
-    stop = StopWish()
-    stop.listen()
     reports = Reports(None, is_main=False)
     try:
         gang = Gang.from_environment()
         places = Places.from_environment()
         reports = Reports(places.metrics, gang.is_main)
-        complete = _train(gang, places, reports, stop)
+        complete = _train(gang, places, reports)
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # also what torch's checkpoints raise, and a user's sys.exit()
@@ -58,13 +56,15 @@ def run_rank() -> int:
     return 0 if complete else EX_TEMPFAIL
 
 
-def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool:
+def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     task = read_task(places.document)
     watchdog = HangWatchdog(reports.failure)
     watchdog.start()
     if gang.leads_node:
         sweep(places.checkpoints)
     join(gang)
+    stop = StopWish()
+    stop.listen()
     reports.up()
     if task.workload.compile is not True:
         deferred_dynamo.defer()
@@ -102,14 +102,13 @@ def _train(gang: Gang, places: Places, reports: Reports, stop: StopWish) -> bool
 def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective]:
     workload = task.workload
     objective = Objective(workload.loss, built.accepts, own_labels=workload.model.kind == "transformer")
-    make_optimizer, peak_lr = optimizer_maker(workload.optimizer)
     strategy = strategy_for(task.strategy)
     strategy.prepare(
         Parts(
             module=built.module,
             objective=objective,
-            make_optimizer=make_optimizer,
-            keeps_groups=peak_lr is None,
+            make_optimizer=optimizer_maker(workload.optimizer),
+            keeps_groups=workload.optimizer.kind == "python",
             compute_dtype=_DTYPES[workload.dtypes.compute],
             reduce_dtype=_DTYPES[workload.dtypes.reduce],
             gang=gang,
@@ -127,7 +126,6 @@ def _course(workload: TrainingWorkload, data: DataSets, gang: Gang) -> tuple[Cou
         total_steps=steps,
         global_size=geometry.global_size,
         tokens_per_sample=tokens,
-        peak_lr=optimizer_maker(workload.optimizer)[1],
         factor=schedule_factor(workload.schedule, steps),
         clip_norm=workload.gradient_clip_norm,
         checkpoint=workload.checkpoint,

@@ -164,7 +164,7 @@ class TrainingWorkload(Part):
     )
     log_every_steps: AutoOrCount = Field(
         default="auto",
-        description="A metric point every N steps. `auto`: about two a second, at round steps.",
+        description="A metric point every N steps. `auto`: about one a second, at round steps.",
         examples=["auto", 10],
     )
     export: Export = Field(

@@ -91,6 +91,7 @@ def test_bad_steps_are_counted_over_several_looks() -> None:
         (torch.distributed.DistBackendError("NCCL communicator was aborted"), "peer_lost", "NCCL"),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "user_error", "RuntimeError: mat1"),
         (ValueError("Connection reset by peer"), "user_error", "ValueError"),
+        (RuntimeError("Expected to have finished reduction in the prior iteration"), "user_error", "find_unused"),
         (KeyError("x"), "user_error", "KeyError: 'x'"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",

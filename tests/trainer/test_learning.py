@@ -83,11 +83,13 @@ def classification(**members: Any) -> Any:
 
 def prepared(training: Any) -> TorchStrategy:
     built = build_model(training, CPU)
-    make, peak_lr = optimizer_maker(training.optimizer)
+    make = optimizer_maker(training.optimizer)
     strategy = strategy_for(DdpStrategy(kind="ddp"))
     objective = Objective(training.loss, built.accepts, own_labels=training.model.kind == "transformer")
     compute = {"fp32": torch.float32, "bf16": torch.bfloat16}[training.dtypes.compute]
-    strategy.prepare(Parts(built.module, objective, make, peak_lr is None, compute, torch.float32, ALONE))
+    strategy.prepare(
+        Parts(built.module, objective, make, training.optimizer.kind == "python", compute, torch.float32, ALONE)
+    )
     assert isinstance(strategy, TorchStrategy)
     return strategy
 
@@ -179,7 +181,7 @@ def test_an_update_whose_norm_is_not_finite_is_left_out(kind: str) -> None:
     before = [parameter.clone() for parameter in strategy.module.parameters()]
     strategy.backward(strategy.compute(BATCH))
 
-    strategy.step(0.1, torch.tensor(float("inf")))
+    strategy.step(1.0, torch.tensor(float("inf")))
 
     assert all(torch.equal(*pair) for pair in zip(before, strategy.module.parameters(), strict=True))
     assert gradients(strategy) == []
@@ -217,6 +219,19 @@ def test_state_of_an_optimizer_of_the_users_goes_through_a_checkpoint() -> None:
     again.load(strategy.state())
 
     assert [(group["lr"], group["steps"]) for group in again.optimizer.param_groups] == [(0.25, 3)]
+
+
+def test_a_schedule_moves_the_learning_rate_of_an_optimizer_of_the_users() -> None:
+    strategy = prepared(classification(optimizer={"kind": "python", "target": "mine:Plain", "arguments": {"lr": 0.4}}))
+
+    rates = []
+    for factor in (0.5, 1.0, None):
+        strategy.backward(strategy.compute(BATCH))
+        strategy.step(factor, None)
+        rates.append(strategy.optimizer.param_groups[0]["lr"])
+
+    assert strategy.peak_lr == 0.4
+    assert rates == [0.2, 0.4, 0.4]
 
 
 @pytest.mark.parametrize("precision", ["bf16", {"parameters": "bf16", "compute": "bf16", "reduce": "fp32"}])

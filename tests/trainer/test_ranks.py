@@ -56,7 +56,7 @@ def test_the_losses_are_those_of_a_hand_written_loop(request: pytest.FixtureRequ
     training = parsed(**MEMBERS)
     factor = schedule_factor(training.schedule, 8)
 
-    expected = bare_losses(training, places, [factor(step) for step in range(1, 9)])
+    expected = bare_losses(training, places, [factor(step) if factor else 1.0 for step in range(1, 9)])
 
     assert list(ranks.values("loss").values()) == pytest.approx(expected, abs=FP32_TOLERANCE)
     assert expected[-1] < expected[0] - 1.0

@@ -16,7 +16,7 @@ class StopWish:
         self.wanted = False
 
     def listen(self) -> None:
-        """From now on SIGTERM no longer ends the process."""
+        """From now on SIGTERM no longer ends the process. (Before the gang has met, there is nothing to save.)"""
         signal.signal(signal.SIGTERM, self._hear)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

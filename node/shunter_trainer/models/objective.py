@@ -44,7 +44,7 @@ class Objective:
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise UserFault("/workload/loss", f"the loss must be a tensor of one number, not {shape}")
-        return loss
+        return loss if loss.ndim == 0 else loss.reshape(())
 
 
 def prediction(outputs: Any) -> Tensor:

@@ -15,10 +15,10 @@ MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 """Called by the strategy once parameters have their final form (sharded, say)."""
 
 
-def optimizer_maker(document: Any) -> tuple[MakeOptimizer, float | None]:
-    """How to make the optimizer, and its peak learning rate (None: the user's optimizer sets its own)."""
+def optimizer_maker(document: Any) -> MakeOptimizer:
+    """How to make the optimizer of the document."""
     if document.kind == "python":
-        return _python_maker(document), None
+        return _python_maker(document)
     builder = _BUILDERS[document.kind]
 
     def make(model: nn.Module) -> torch.optim.Optimizer:
@@ -27,7 +27,7 @@ def optimizer_maker(document: Any) -> tuple[MakeOptimizer, float | None]:
         fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in trainable(model))
         return builder(document, groups, fused)
 
-    return make, document.lr
+    return make
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

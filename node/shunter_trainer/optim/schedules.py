@@ -10,12 +10,15 @@ Factor = Callable[[int], float]
 """From a step (the first is 1) to a share of the peak learning rate."""
 
 
-def schedule_factor(document: Any, total_steps: int) -> Factor:
+def schedule_factor(document: Any, total_steps: int) -> Factor | None:
     """Warm-up in a straight line from 0, then the document's shape down to `min_lr_ratio` at the last step.
 
-    Warm-up step `s` of `w` has the share `s / w`: step `w` is the first at the peak.
+    Warm-up step `s` of `w` has the share `s / w`: step `w` is the first at the peak. None where nothing ever moves:
+    then an optimizer that adapts its own learning rate is left to do so.
     """
     warmup = warmup_steps(document, total_steps)
+    if document.kind == "constant" and warmup == 0:
+        return None
     decay = _SHAPES[document.kind](document, total_steps)
     floor = getattr(document, "min_lr_ratio", 0.0)
     span = max(total_steps - warmup, 1)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from shunter_trainer.gang import Gang
 from shunter_trainer.models.objective import Batch, Objective
-from shunter_trainer.optim.optimizers import MakeOptimizer
+from shunter_trainer.optim.optimizers import MakeOptimizer, trainable
 from shunter_trainer.strategies.names import (
     GROUPS,
     model_entries,
@@ -53,6 +53,11 @@ class Parts:
 class Strategy(ABC):
     """One way of spreading a training over the ranks of a gang."""
 
+    @property
+    @abstractmethod
+    def peak_lr(self) -> float | None:
+        """The learning rate that the optimizer was made with; None: it has none."""
+
     @abstractmethod
     def prepare(self, parts: Parts) -> None:
         """Bring the model into its distributed form and make the optimizer. Every rank calls it; may communicate."""
@@ -85,8 +90,11 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def step(self, lr: float | None, norm: Tensor | None) -> None:
-        """Update the parameters and clear the gradients. An update whose `norm` is known and not finite is left out."""
+    def step(self, factor: float | None, norm: Tensor | None) -> None:
+        """Update the parameters at this share of the peak learning rate (None: leave it alone); clear the gradients.
+
+        An update whose `norm` is known and not finite is left out.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -115,7 +123,22 @@ class TorchStrategy(Strategy):
     optimizer: torch.optim.Optimizer
     keeps_groups: bool
     _parameters: list[nn.Parameter]
+    _peak_lrs: list[float]
     _autocast: Callable[[], AbstractContextManager[Any]] | None = None
+
+    def adopt(self, module: nn.Module, parts: Parts) -> None:
+        """Take the model in its final form and make the optimizer; part of `prepare`."""
+        self.gang = parts.gang
+        self.objective = parts.objective
+        self.keeps_groups = parts.keeps_groups
+        self.module = module
+        self.optimizer = parts.make_optimizer(module)
+        self._parameters = trainable(module)
+        self._peak_lrs = [float(group.get("lr", 0.0)) for group in self.optimizer.param_groups]
+
+    @property
+    def peak_lr(self) -> float | None:
+        return self._peak_lrs[0] if "lr" in self.optimizer.param_groups[0] else None
 
     def outputs(self, batch: Batch) -> tuple[Any, Tensor]:
         with torch.no_grad(), self._precision():
@@ -144,11 +167,11 @@ class TorchStrategy(Strategy):
                 _foreach_mul_(gradients, scale)
         return norm
 
-    def step(self, lr: float | None, norm: Tensor | None) -> None:
+    def step(self, factor: float | None, norm: Tensor | None) -> None:
         if norm is None or self._allows(norm):
-            if lr is not None:
-                for group in self.optimizer.param_groups:
-                    group["lr"] = lr
+            if factor is not None:
+                for group, peak_lr in zip(self.optimizer.param_groups, self._peak_lrs, strict=True):
+                    group["lr"] = peak_lr * factor
             self.optimizer.step()
         for parameter in self._parameters:
             parameter.grad = None

@@ -16,8 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.objective import Batch
-from shunter_trainer.optim.optimizers import trainable
 from shunter_trainer.strategies.base import Parts, TorchStrategy
+from shunter_trainer.strategies.names import unsaved_buffers
 
 
 class Ddp(TorchStrategy):
@@ -28,13 +28,9 @@ class Ddp(TorchStrategy):
         self._runner: nn.Module
 
     def prepare(self, parts: Parts) -> None:
-        self.gang = parts.gang
-        self.objective = parts.objective
-        self.keeps_groups = parts.keeps_groups
-        self.module = self._with_synchronised_norms(parts.module)
-        self._runner = self._distributed(parts)
-        self._parameters = trainable(self.module)
-        self.optimizer = parts.make_optimizer(self.module)
+        module = self._with_synchronised_norms(parts.module, parts.gang.device)
+        self._runner = self._distributed(module, parts)
+        self.adopt(module, parts)
         if parts.compute_dtype != self._parameters[0].dtype:
             self._autocast = partial(torch.autocast, parts.gang.device.type, parts.compute_dtype)
 
@@ -49,27 +45,30 @@ class Ddp(TorchStrategy):
             return self._runner.no_sync()
         return nullcontext()
 
-    def _with_synchronised_norms(self, module: nn.Module) -> nn.Module:
+    def _with_synchronised_norms(self, module: nn.Module, device: torch.device) -> nn.Module:
         if not self._document.sync_batch_norm:
             return module
-        if self.gang.device.type == "cpu":
+        if device.type == "cpu":
             raise UserFault("/strategy/sync_batch_norm", "torch synchronises batch norms on GPUs only")
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         return converted
 
-    def _distributed(self, parts: Parts) -> nn.Module:
-        if self.gang.world_size == 1:
-            return self.module
-        device = self.gang.device
+    def _distributed(self, module: nn.Module, parts: Parts) -> nn.Module:
+        if parts.gang.world_size == 1:
+            return module
+        device = parts.gang.device
+        # Buffers that are not saved are tables, alike on every rank: not worth a broadcast in every step.
+        set_ignored: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+        set_ignored(module, unsaved_buffers(module))
         runner = DistributedDataParallel(
-            self.module,
+            module,
             device_ids=[device.index] if device.type == "cuda" else None,
             bucket_cap_mb=self._document.bucket_mb,
             static_graph=self._document.static_graph,
             find_unused_parameters=self._document.find_unused_parameters,
             gradient_as_bucket_view=True,
         )
-        if parts.reduce_dtype != next(self.module.parameters()).dtype:
+        if parts.reduce_dtype != next(module.parameters()).dtype:
             self._reduce_in(parts.reduce_dtype, runner)
         return runner
 

@@ -23,6 +23,12 @@ def model_entries(module: nn.Module) -> dict[str, Any]:
     return {(MODEL if name in parameters else BUFFER) + name: value for name, value in module.state_dict().items()}
 
 
+def unsaved_buffers(module: nn.Module) -> list[str]:
+    """Names of buffers that are no part of the model's state."""
+    saved = module.state_dict().keys()
+    return [name for name, _ in module.named_buffers() if name not in saved]
+
+
 def optimizer_entries(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """State of every parameter by the parameter's name, and the settings of the groups."""
     entries: dict[str, Any] = {}
