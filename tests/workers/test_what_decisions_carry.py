@@ -1,0 +1,144 @@
+"""What decisions carry beside their words: reasons, waits, slots, memory. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from shunter_schemas.node_sync import Phase
+from shunter_schemas.states import Health, NodeState, Reason, State
+from shunter_store.steps import Change
+from shunter_workers.deciding import decide
+from shunter_workers.decisions import Intend, Settle
+from shunter_workers.view import Memory, View
+from support.views import (
+    NOW,
+    OFFER,
+    ago,
+    brief,
+    job,
+    market,
+    node,
+    node_failure,
+    user_failure,
+    view,
+)
+
+ORDERED = Memory(ordered_generation=1, started=True)
+DONE: dict[str, Any] = {"reason": Reason.DONE, "outcome": State.SUCCEEDED}
+KEPT = node(desired_phase=Phase.STOP, desired_at=ago(2))
+
+
+def settled(seen: View) -> Settle:
+    decision = decide(seen, NOW)
+    assert isinstance(decision, Settle)
+    return decision
+
+
+def told(seen: View) -> Change:
+    return settled(seen).change
+
+
+def queued(spec: dict[str, Any] | None = None, **changes: Any) -> View:
+    return view(job(State.QUEUED, spec, **changes), market=market(OFFER))
+
+
+def test_a_waiting_job_says_what_for_and_who_has_it() -> None:
+    seen = replace(queued(), market=market(OFFER, free=(3,), holders={"local/cpu": ["job_0"]}))
+
+    waiting = told(seen).set["waiting"]
+
+    assert waiting["reason"] == "slots_taken"
+    assert waiting["detail"] == "local cpu: 1 of 4 CPU slots are free, 2 needed"
+    assert (waiting["position"], waiting["blocked_by"], waiting["resource"]) == (1, ["job_0"], "local/cpu")
+    assert waiting["tried"][0]["instance_type"] == "cpu"
+
+
+def test_a_job_that_waits_for_the_same_as_before_is_not_written_again() -> None:
+    seen = replace(queued(), market=market(OFFER, free=(3,)))
+    again = replace(seen, job=replace(seen.job, waiting=told(seen).set["waiting"]))
+
+    assert told(again).set == {}
+
+
+@pytest.mark.parametrize(("waited_s", "delay_s"), [(0, 1), (20, 5), (3600, 15)])
+def test_a_waiting_job_tries_less_often_the_longer_it_waits(waited_s: float, delay_s: float) -> None:
+    seen = replace(queued(created_at=ago(waited_s)), market=market(OFFER, free=()))
+
+    assert told(seen).next_in_s == delay_s
+
+
+def test_a_gang_takes_the_first_slots_that_are_free() -> None:
+    seen = replace(queued(), market=market(OFFER, free=(1, 3)))
+
+    (intend,) = settled(seen).writes
+
+    assert isinstance(intend, Intend)
+    assert [place.slot_indices for place in intend.places] == [(1, 3)]
+
+
+def test_back_off_between_recoveries_doubles_up_to_a_minute() -> None:
+    spent = (0, 1, 2, 5, 6, 9)
+
+    memories = [
+        settled(view(job(State.RUNNING, node_recoveries=times), node(), parts=[node_failure(node())])).memory
+        for times in spent
+    ]
+
+    waits = [memory["not_before"] - NOW.timestamp() for memory in memories if memory is not None]
+    assert waits == [1, 2, 4, 32, 60, 60]
+
+
+def test_a_failure_carries_the_first_failing_ranks_last_words() -> None:
+    seen = view(job(State.RUNNING), node(), parts=[user_failure(node(), message="ValueError: no such column")])
+
+    assert told(seen).message == "ValueError: no such column"
+
+
+def test_a_new_plan_has_a_generation_of_its_own() -> None:
+    again = queued(memory=Memory(ordered_generation=3), generation=3)
+
+    decision = settled(again)
+
+    assert decision.change.set["generation"] == 4
+    assert decision.memory is not None
+    assert decision.memory["ordered_generation"] == 4
+
+
+def test_a_node_that_failed_to_come_up_is_avoided_for_a_while() -> None:
+    decision = settled(view(job(State.PROVISIONING), node(NodeState.BOOTING, condition="failed")))
+
+    assert decision.memory is not None
+    (block,) = decision.memory["blocks"]
+    assert (block["instance"], block["scope"], block["instance_type"]) == ("local", "offer", "cpu")
+    assert block["until"] > NOW.timestamp()
+
+
+def test_health_follows_silence_and_comes_back() -> None:
+    silent = told(view(job(State.RUNNING), node(last_sync_at=ago(61))))
+    back = told(view(job(State.RUNNING, health=Health.UNREACHABLE), node()))
+
+    assert silent.set == {"health": Health.UNREACHABLE}
+    assert back.set == {"health": Health.OK}
+
+
+def test_a_silent_node_is_given_time_from_when_silence_was_noticed() -> None:
+    silent = replace(KEPT, last_sync_at=ago(5000), desired_at=ago(500))
+
+    noticed = settled(view(job(State.STOPPING, **DONE), silent))
+    patient = view(job(State.STOPPING, **DONE, memory=Memory(silent_since=ago(119).timestamp())), silent)
+    given_up = view(job(State.STOPPING, **DONE, memory=Memory(silent_since=ago(120).timestamp())), silent)
+
+    assert noticed.memory is not None
+    assert noticed.memory["silent_since"] == NOW.timestamp()
+    assert brief(decide(patient, NOW)) == ["wait 5"]
+    assert brief(decide(given_up, NOW)) == ["tell release node_0", "release node_0"]
+
+
+def test_rows_on_their_way_out_are_closed_while_the_job_waits_for_something_else() -> None:
+    seen = view(
+        job(State.RECOVERING, memory=replace(ORDERED, not_before=NOW.timestamp() + 4)), node(NodeState.RELEASING)
+    )
+
+    assert brief(decide(seen, NOW)) == ["terminate node_0"]
