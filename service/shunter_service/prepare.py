@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from shunter_store import api_keys, deployment, migrate
 from shunter_store.database import Database
+from shunter_store.errors import UnusableDatabase
 from shunter_store.settings import DataSettings
 from sqlalchemy import Connection
 
+from shunter_service.settings import BadSettings, load_settings
 from shunter_service.up import secret_files
 
 KEY_NAME = "local"
@@ -18,7 +21,11 @@ SCOPES = ("admin", "jobs:read", "jobs:write")
 def run(arguments: Sequence[str]) -> int:
     """Bring the database up to date and let the key of the data directory in; the exit code."""
     del arguments  # everything it needs is in the settings
-    prepare(DataSettings())
+    try:
+        prepare(load_settings()[0])
+    except (BadSettings, UnusableDatabase, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from collections.abc import Sequence
 
 import uvicorn
-from shunter_store.settings import DataSettings
+from shunter_store.errors import UnusableDatabase
 
 from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
-from shunter_service.settings import ServiceSettings
+from shunter_service.settings import BadSettings, load_settings
 
 _SHUTDOWN_WITHIN_S = 2
 
@@ -21,7 +22,11 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until told to stop; the exit code."""
     options = _parse(arguments)
     log_setup.set_up()
-    service = open_service(DataSettings(), ServiceSettings())
+    try:
+        service = open_service(*load_settings())
+    except (BadSettings, UnusableDatabase, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
     server = make_server(service, host=options.host, port=options.port)
     server.run(sockets=None if options.fd is None else [socket.socket(fileno=options.fd)])
     return 0 if server.started else 1

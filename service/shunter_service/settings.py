@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from shunter_store.settings import DataSettings
 
 from shunter_service.bundle_check import BundleLimits
 
@@ -30,3 +31,23 @@ class ServiceSettings(BaseSettings):
     """How long a signed object URL holds."""
     upload_threads: int = Field(default=16, gt=0)
     """Uploads and downloads that may move bytes at the same time in this process."""
+
+
+class BadSettings(Exception):
+    """The settings cannot be used; the text names each fault, and never a value, which may be secret."""
+
+
+def load_settings() -> tuple[DataSettings, ServiceSettings]:
+    """The settings of this process, from the environment and `shunter.toml`.
+
+    Raises:
+        BadSettings
+    """
+    try:
+        return DataSettings(), ServiceSettings()
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False, include_context=False)
+        lines = (f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}" for fault in faults)
+        raise BadSettings("; ".join(lines)) from None
+    except ValueError as error:  # no TOML
+        raise BadSettings(f"shunter.toml: {error}") from None

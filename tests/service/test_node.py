@@ -342,6 +342,22 @@ async def test_what_an_agent_reports_shows_up_for_the_user(app: App) -> None:
     assert same.status_code == 304
 
 
+@pytest.mark.parametrize("path", ["a b/c", "ü/#?&=.bin", "100%25", " leading", "a/%2e%2e/b", "x+y", "q'\"q"])
+async def test_an_artifact_of_any_name_is_found_by_its_address(app: App, path: str) -> None:
+    [agent] = agents_of(app)
+    key = f"{agent.node.job_id}/1/artifacts/object"
+    await agent.put(key, b"abc")
+    agent.note("boot", generation=0, **BOOT)
+    agent.note("artifact", file={"path": path, "size": 3, "sha256": hashlib.sha256(b"abc").hexdigest(), "object": key})
+    await agent.exchange()
+
+    [item] = (await app.http.get(f"/v1/jobs/{agent.node.job_id}/artifacts")).json()["items"]
+    download = await app.http.get(item["href"])
+
+    assert item["path"] == path
+    assert download.content == b"abc"
+
+
 async def test_somebody_who_looks_at_a_job_makes_its_nodes_upload_their_logs(app: App) -> None:
     [agent] = agents_of(app)
     unwatched = await agent.exchange()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shunter_service.up import address, broker, role, secret_files
 from shunter_service.up.child import Child
-from shunter_service.up.layout import Layout, redis_socket
+from shunter_service.up.layout import Layout, configured_redis, redis_socket
 from shunter_service.up.local_nodes import count_live
 from shunter_service.up.lock import AlreadyUp, Lock
 from shunter_service.up.progress import STALE_AFTER_S, Progress
@@ -197,6 +197,18 @@ def test_a_secret_is_made_once_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "key").read_text() == first
     assert len(first.strip()) >= 40
     assert list(tmp_path.iterdir()) == [tmp_path / "key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [('redis_url = "redis://there"', "redis://there"), ("", None), ("redis_url = 7", None), ("no toml", None)],
+)
+def test_a_broker_of_the_operators_own_may_stand_in_the_settings_file(
+    tmp_path: Path, text: str, expected: str | None
+) -> None:
+    (tmp_path / "shunter.toml").write_text(text)
+
+    assert configured_redis(Layout(tmp_path)) == expected
 
 
 def test_the_server_program_is_found_and_starts_on_a_socket_only(tmp_path: Path, children: list[Child]) -> None:

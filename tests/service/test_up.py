@@ -170,16 +170,26 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
 
 
 def test_a_role_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_SERVICE_KEEP_ALIVE_S": "never"}) as up:
+    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_WORKER_CHILDREN": "0"}) as up:
         assert up.process.wait(60) == 1
-        assert "api does not start" in up.said
-        assert "keep_alive_s" in up.said
+        assert "worker does not start" in up.said
+        assert "worker_children" in up.said
 
 
-def test_a_data_directory_that_cannot_be_prepared_is_told(tmp_path: Path) -> None:
-    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_DATABASE_URL": "mysql://nowhere/x"}) as up:
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SHUNTER_DATABASE_URL", "mysql://nowhere/x", "mysql is not supported"),
+        ("SHUNTER_SERVICE_KEEP_ALIVE_S", "never", "keep_alive_s: "),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told_without_a_traceback(
+    tmp_path: Path, name: str, value: str, words: str
+) -> None:
+    with running_up(tmp_path / "data", ready=False, environ={name: value}) as up:
         assert up.process.wait(60) == 1
-        assert "mysql is not supported" in up.said
+        assert words in up.said
+        assert "Traceback" not in up.said
 
 
 def test_a_redis_of_the_operators_own_is_used_instead(tmp_path: Path, up: Up) -> None:

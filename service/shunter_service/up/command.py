@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shunter_service.up import address, broker, secret_files
 from shunter_service.up.child import Child, last_lines
-from shunter_service.up.layout import Layout, default_data_dir, redis_socket
+from shunter_service.up.layout import Layout, configured_redis, default_data_dir, redis_socket
 from shunter_service.up.local_nodes import count_live
 from shunter_service.up.lock import AlreadyUp, Lock
 from shunter_service.up.roles import api_role, child_environment, python, redis_role, worker_role
@@ -29,13 +29,13 @@ def run(arguments: Sequence[str]) -> int:
         layout.make()
         lock = Lock(layout.lock)
         listener = address.listen(options.host, options.port, address.read_url(layout.api_url))
+        url = address.url_of(listener)
+        lock.describe(url)
+        secret_files.ensure(layout.api_key, prefix="shk_")
+        secret_files.ensure(layout.signing_key)
+        address.write_url(layout.api_url, url)
     except (AlreadyUp, address.PortTaken, OSError) as error:
         return _fail(str(error))
-    url = address.url_of(listener)
-    lock.describe(url)
-    secret_files.ensure(layout.api_key, prefix="shk_")
-    secret_files.ensure(layout.signing_key)
-    address.write_url(layout.api_url, url)
     _say(f"Shunter on {layout.data_dir}\n  API      {url}\n  API key  {layout.api_key}\n  logs     {layout.logs}")
     if not address.is_loopback(listener):
         _say("  warning  the API is reachable from other machines over plain HTTP; put TLS in front of it")
@@ -47,10 +47,11 @@ def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) 
     supervisor.listen_to_signals()
     try:
         try:
-            external_redis = os.environ.get("SHUNTER_REDIS_URL")
+            external_redis = os.environ.get("SHUNTER_REDIS_URL") or configured_redis(layout)
             socket_path = redis_socket(layout)
             env = child_environment(layout, external_redis or broker.url_of(socket_path))
             log = layout.logs / "prepare.log"
+            log.unlink(missing_ok=True)
             prepare = Child("prepare", python("shunter_service", "prepare"), env, log)
             if not external_redis:
                 supervisor.add(redis_role(layout, socket_path))

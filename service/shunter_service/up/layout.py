@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import tomllib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -75,6 +76,15 @@ def redis_socket(layout: Layout) -> Path:
         raise PermissionError(f"{folder} exists and is not a private folder of this user")
     (layout.run / "redis.sock.is-at").write_text(f"{folder / 'redis.sock'}\n")
     return folder / "redis.sock"
+
+
+def configured_redis(layout: Layout) -> str | None:
+    """The operator's own broker, if `shunter.toml` names one; what else is in that file is for the roles to judge."""
+    try:
+        configured = tomllib.loads((layout.data_dir / "shunter.toml").read_text()).get("redis_url")
+    except (OSError, ValueError):
+        return None
+    return configured if isinstance(configured, str) and configured else None
 
 
 def default_data_dir() -> Path:
