@@ -12,6 +12,7 @@ from shunter_agent.tails import LineTail
 from shunter_agent.tuning import Tuning
 
 POINTS_PER_RECORD = 64
+NAMES_IN_PROGRESS = 100
 LARGEST_STEP = 1 << 53
 _OF_THE_POINT = frozenset({"step", "total_steps", "eta_s", "at", "event"})
 
@@ -25,6 +26,7 @@ class Feed:
         self._progress: dict[str, Any] | None = None
         self._recorded_at = -math.inf
         self._last_step: int | None = None
+        self._newest: dict[str, float] = {}
         self.total_steps: int | None = None
 
     def add(self, found: dict[str, Any]) -> None:
@@ -41,8 +43,8 @@ class Feed:
         elif step == self._last_step:
             return
         self._last_step = step
-        shown = values or (self._progress or {}).get("values", {})
-        self._progress = {"step": step, "total_steps": self.total_steps, "values": shown, "eta_s": eta_s}
+        self._newest = dict([*self._newest.items(), *values.items()][-NAMES_IN_PROGRESS:])
+        self._progress = {"step": step, "total_steps": self.total_steps, "values": self._newest, "eta_s": eta_s}
 
     @property
     def step(self) -> int | None:

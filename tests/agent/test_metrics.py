@@ -53,6 +53,14 @@ def test_progress_is_the_newest_and_keeps_the_total(tmp_path: Path) -> None:
     assert records[-1] == {"type": "progress", "step": 3, "total_steps": 9, "values": {"loss": 2.0}, "eta_s": None}
 
 
+def test_progress_keeps_the_newest_value_of_every_metric(tmp_path: Path) -> None:
+    lines = [{"step": 1, "loss": 3}, {"step": 2, "loss": 2, "val_loss": 2.5}, {"step": 3, "loss": 1}]
+
+    _, records = read(tmp_path / "m", *lines)
+
+    assert records[-1]["values"] == {"loss": 1.0, "val_loss": 2.5}
+
+
 def test_batches_hold_64_points_and_come_once_an_interval() -> None:
     feed = Feed(Tuning(metrics_s=3600))
     for step in range(130):
