@@ -40,7 +40,7 @@ class Service:
         """End streams, then transfers, then the database."""
         await self.tailer.close()
         await self.lookers.close()
-        self.transfers.close()
+        await self.transfers.close()
         self.db.close()
 
 

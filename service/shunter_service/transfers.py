@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -18,22 +18,33 @@ from shunter_service.bodies import arriving, too_large
 T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 20
+_LOOK_UP_S = 0.5
+
+
+class UploadGivenUp(Exception):
+    """The process ends in the middle of an upload; nothing of it is kept, and the client sends it again."""
 
 
 class Transfers:
-    """The threads that move bytes. Each upload or download holds one while it lasts."""
+    """The threads that move bytes. An upload holds one while it lasts, so that reading has threads of its own."""
 
     def __init__(self, scratch: Path, *, threads: int) -> None:
         """`scratch`: a folder for uploads that are checked before they are stored."""
         self._scratch = scratch
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="transfer")
+        self._uploads = ThreadPoolExecutor(threads, thread_name_prefix="upload")
+        self._reads = ThreadPoolExecutor(threads, thread_name_prefix="read")
+        self._closing = False
 
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+    async def close(self) -> None:
+        """Give up what runs. The loop goes on meanwhile: uploads wait for it."""
+        self._closing = True
+        for pool in (self._uploads, self._reads):
+            pool.shutdown(wait=False, cancel_futures=True)
+            await asyncio.to_thread(pool.shutdown)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run blocking work in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        """Run a short piece of blocking work in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._reads, work)
 
     async def pour(self, request: Request[Any, Any, Any], into: Callable[[Iterable[bytes]], T]) -> T:
         """Run `into` in a thread over the request's body, as it arrives.
@@ -45,13 +56,10 @@ class Transfers:
         loop = asyncio.get_running_loop()
 
         def arriving() -> Iterator[bytes]:
-            while piece := asyncio.run_coroutine_threadsafe(anext(pieces, b""), loop).result():
+            while piece := self._wait(asyncio.run_coroutine_threadsafe(anext(pieces, b""), loop)):
                 yield piece
 
-        try:
-            return await self.run(lambda: into(arriving()))
-        finally:
-            await pieces.aclose()
+        return await loop.run_in_executor(self._uploads, lambda: into(arriving()))
 
     async def receive(self, request: Request[Any, Any, Any], limit_bytes: int) -> Spooled:
         """The request's body as a temporary file, with its digest.
@@ -70,6 +78,16 @@ class Transfers:
                 raise
 
         return await self.pour(request, into)
+
+    def _wait(self, piece: Future[bytes]) -> bytes:
+        """The next piece of a body, unless the process ends: then nobody would ever bring it."""
+        while True:
+            try:
+                return piece.result(_LOOK_UP_S)
+            except TimeoutError:
+                if self._closing:
+                    piece.cancel()
+                    raise UploadGivenUp from None
 
     async def send(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Blocking chunks as an asynchronous stream."""

@@ -209,6 +209,20 @@ async def test_an_upload_that_breaks_off_stores_nothing(served: App) -> None:
     assert not (served.service.data.data_dir / "objects").exists()
 
 
+async def test_a_shutdown_gives_up_an_upload_that_does_not_come(tmp_path: Path, sqlite_url: str) -> None:
+    async with served_app(tmp_path, sqlite_url) as served:
+        _, writer = await asyncio.open_connection("127.0.0.1", served.http.base_url.port)
+        writer.write(
+            b"POST /v1/bundles HTTP/1.1\r\nHost: x\r\nContent-Type: application/gzip\r\nContent-Length: 1000000\r\n"
+            b"Authorization: " + served.http.headers["Authorization"].encode() + b"\r\n\r\n" + b"x" * 5000
+        )
+        await eventually(lambda: served.service.transfers._uploads._threads, "the upload has a thread")
+        began = asyncio.get_running_loop().time()
+
+    assert asyncio.get_running_loop().time() - began < 5
+    writer.close()
+
+
 async def test_a_document_that_is_too_large_is_refused_before_it_was_sent(served: App) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.http.base_url.port)
     writer.write(
