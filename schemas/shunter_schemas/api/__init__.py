@@ -4,6 +4,7 @@ from shunter_schemas.api.base import Answer, Timestamp, rfc3339
 from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
 from shunter_schemas.api.identity import Me, ProblemKind
 from shunter_schemas.api.jobs import (
+    Attempt,
     Cost,
     Job,
     JobNode,
@@ -15,6 +16,7 @@ from shunter_schemas.api.jobs import (
     Tried,
     Waiting,
 )
+from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, RetryRequest
 from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
 from shunter_schemas.api.streams import Event, EventPage, LogLine, LogPage, MetricMark, MetricsAnswer, MetricSeries
 
@@ -22,7 +24,10 @@ __all__ = [
     "Answer",
     "Artifact",
     "ArtifactPage",
+    "Attempt",
     "Bundle",
+    "CancelRequest",
+    "CancelledJobs",
     "Check",
     "Checkpoint",
     "CheckpointPage",
@@ -30,8 +35,10 @@ __all__ = [
     "Event",
     "EventPage",
     "Job",
+    "JobCounts",
     "JobNode",
     "JobPage",
+    "JobPatch",
     "JobPlan",
     "JobSummary",
     "LogLine",
@@ -47,6 +54,7 @@ __all__ = [
     "ProviderInfo",
     "ProviderPage",
     "Readiness",
+    "RetryRequest",
     "Timestamp",
     "Transition",
     "Tried",

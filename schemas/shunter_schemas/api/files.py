@@ -47,6 +47,11 @@ class Checkpoint(Answer):
         default_factory=dict, description="Metrics at that step.", examples=[{"val_loss": 2.2}]
     )
     committed_at: Timestamp = Field(description="When it was committed.", examples=[_AT])
+    from_job: str | None = Field(
+        default=None,
+        description="The job that wrote it, where this job is a retry that began with it.",
+        examples=["job_01kb9m4t8zq3v5x7y9a1c3e5g7"],
+    )
 
 
 class CheckpointPage(Answer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,7 +21,12 @@ class Progress(Answer):
     total_steps: int | None = Field(default=None, description="Steps in all, where known.", examples=[300])
     loss: float | None = Field(default=None, description="The newest training loss.", examples=[2.31])
     tokens_per_s: float | None = Field(default=None, description="Tokens a second over all ranks.", examples=[5120.0])
-    eta_s: float | None = Field(default=None, description="Seconds until the last step.", examples=[41.5])
+    eta_s: float | None = Field(
+        default=None, description="Seconds from `updated_at` until the last step.", examples=[41.5]
+    )
+    eta_at: Timestamp | None = Field(
+        default=None, description="When the last step is expected, while the job trains.", examples=[_AT]
+    )
     values: dict[str, float] = Field(
         default_factory=dict, description="The newest value of every metric.", examples=[{"loss": 2.31, "lr": 0.002}]
     )
@@ -92,6 +97,26 @@ class JobNode(Answer):
     released_at: Timestamp | None = Field(default=None, description="When it was proven gone.", examples=[_AT])
 
 
+class Attempt(Answer):
+    """One start of the gang, from the order to run to its end."""
+
+    generation: int = Field(description="Its number; checkpoints and logs carry it.", examples=[1])
+    started_at: Timestamp = Field(description="When its nodes were told to run.", examples=[_AT])
+    running_at: Timestamp | None = Field(default=None, description="When every rank was up.", examples=[_AT])
+    ended_at: Timestamp | None = Field(default=None, description="When it ended.", examples=[_AT])
+    how: Literal["running", "done", "failed", "lost", "paused", "stopped"] = Field(
+        description="`failed`: by the user's program. `lost`: a node or a rank, for no fault of the user's. "
+        "`stopped`: by a cancel or a limit.",
+        examples=["lost"],
+    )
+    reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["preempted"])
+    message: str | None = Field(default=None, description="The same for people.", examples=["rank 1 ended by SIGKILL"])
+    nodes: tuple[str, ...] = Field(
+        default=(), description="Tokens of its nodes.", examples=[["shn-k3v9qa-7c2mq4x5w6z2a3bd"]]
+    )
+    last_step: int | None = Field(default=None, description="The last step that it reported.", examples=[120])
+
+
 class Transition(Answer):
     """One change of state."""
 
@@ -104,7 +129,9 @@ class Transition(Answer):
         examples=["queued"],
     )
     to: State = Field(description="The state after.", examples=["provisioning"])
+    trigger: str | None = Field(default=None, description="What moved it. Null: it was accepted.", examples=["planned"])
     reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["done"])
+    generation: int | None = Field(default=None, description="The start of the gang then.", examples=[1])
 
 
 class Cost(Answer):
@@ -125,6 +152,7 @@ class JobSummary(Answer):
     total_steps: int | None = Field(default=None, description="Steps in all.", examples=[300])
     created_at: Timestamp = Field(description="When it was accepted.", examples=[_AT])
     finished_at: Timestamp | None = Field(default=None, description="When its outcome was fixed.", examples=[_AT])
+    paused: bool | None = Field(default=None, description="True: it is paused, or about to be.", examples=[True])
 
 
 class JobPage(Answer):
@@ -170,6 +198,18 @@ class Job(Answer):
     released_at: Timestamp | None = Field(
         default=None, description="When the last node was proven gone.", examples=[_AT]
     )
+    cancel_requested_at: Timestamp | None = Field(
+        default=None, description="When somebody asked for its end.", examples=[_AT]
+    )
+    pause_requested_at: Timestamp | None = Field(
+        default=None, description="When somebody paused it; gone once it is resumed.", examples=[_AT]
+    )
+    retry_of: str | None = Field(
+        default=None, description="The job whose document this one takes up again.", examples=[_JOB]
+    )
+    resumes_from_step: int | None = Field(
+        default=None, description="The step of that job's checkpoint from which this one goes on.", examples=[100]
+    )
     created_by: str | None = Field(default=None, description="Who submitted it.", examples=["key_01kb9m4t8z"])
     project: str = Field(default="default", description="The project it belongs to.", examples=["default"])
     revision: int = Field(description="Grows with every change.", examples=[14])
@@ -209,6 +249,11 @@ class Job(Answer):
                 }
             ]
         ],
+    )
+    attempts: tuple[Attempt, ...] = Field(
+        default=(),
+        description="Starts of its gang so far, oldest first.",
+        examples=[[{"generation": 1, "started_at": _AT, "how": "lost", "reason": "preempted", "last_step": 120}]],
     )
     transitions: tuple[Transition, ...] = Field(
         default=(),
