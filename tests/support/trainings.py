@@ -45,9 +45,9 @@ def workload(**members: Any) -> dict[str, Any]:
     }
 
 
-def document(strategy: str = "ddp", **members: Any) -> dict[str, Any]:
+def document(**members: Any) -> dict[str, Any]:
     """A job document around `workload(**members)`."""
-    return {"version": "1", "name": "a test", "workload": workload(**members), "strategy": {"kind": strategy}}
+    return {"version": "1", "name": "a test", "workload": workload(**members), "strategy": {"kind": "ddp"}}
 
 
 def parsed(**members: Any) -> TrainingWorkload:

@@ -172,9 +172,11 @@ def test_the_exported_model_loads_back_and_is_the_trained_one(pair: Ranks, place
     assert (config["num_key_value_heads"], config["vocab_size"], config["torch_dtype"]) == (2, 256, "float32")
 
 
-def test_accumulation_does_not_change_the_training(pair: Ranks, start_ranks: Any) -> None:
+@pytest.mark.parametrize("static_graph", [False, True])
+def test_accumulation_does_not_change_the_training(pair: Ranks, start_ranks: Any, static_graph: bool) -> None:
     batch = {"global_size": 8, "micro_size": 1}
-    accumulated = start_ranks(document(**MEMBERS, batch=batch), 2)
+    strategy = {"kind": "ddp", "static_graph": static_graph, "bucket_mb": 0.05}
+    accumulated = start_ranks({**document(**MEMBERS, batch=batch), "strategy": strategy}, 2)
 
     assert accumulated.end() == [0, 0], accumulated.stderr()
 

@@ -26,6 +26,7 @@ class Ddp(TorchStrategy):
     def __init__(self, document: DdpStrategy) -> None:
         self._document = document
         self._runner: nn.Module
+        self._has_stepped = False
 
     def prepare(self, parts: Parts) -> None:
         module = self._with_synchronised_norms(parts.module, parts.gang.device)
@@ -41,9 +42,17 @@ class Ddp(TorchStrategy):
             return self.objective(self._runner, batch)
 
     def hold_gradients(self) -> AbstractContextManager[Any]:
-        if isinstance(self._runner, DistributedDataParallel):
-            return self._runner.no_sync()
-        return nullcontext()
+        if not isinstance(self._runner, DistributedDataParallel):
+            return nullcontext()
+        if self._document.static_graph and not self._has_stepped:
+            # DDP records the graph in its first backward pass and fails when that one is held. Reducing after every
+            # micro-batch comes to the same: the mean of means.
+            return nullcontext()
+        return self._runner.no_sync()
+
+    def step(self, factor: float | None, norm: Tensor | None) -> None:
+        self._has_stepped = True
+        super().step(factor, norm)
 
     def _with_synchronised_norms(self, module: nn.Module, device: torch.device) -> nn.Module:
         if not self._document.sync_batch_norm:
