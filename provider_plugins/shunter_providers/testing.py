@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from shunter_schemas.ids import new_deployment_id, new_node_token
 
 from shunter_providers.contract import (
     CONTRACT_VERSION,
@@ -32,7 +33,6 @@ from shunter_providers.contract import (
     Provider,
     ProviderError,
 )
-from shunter_schemas.ids import new_deployment_id, new_node_token
 
 _GONE_WITHIN_S = 30.0
 

@@ -140,6 +140,18 @@ def python(program: str, **workload: Any) -> dict[str, Any]:
     return command("python", "-c", program, **workload)
 
 
+TRAINING = {"kind": "training"}
+
+
+def trainer(agent: AgentProcess, program: str) -> AgentProcess:
+    """Put a trainer of this program into the agent's folder, for `TRAINING`."""
+    package = agent.folder / "trainer.zip" / "shunter_trainer"  # a folder serves on PYTHONPATH as well as a zip
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(program)
+    return agent
+
+
 def bundle(files: Mapping[str, str | bytes], executable: Sequence[str] = ()) -> bytes:
     """A `tar.gz` of these files."""
     buffer = io.BytesIO()

@@ -48,11 +48,11 @@ def marked(mark: bytes) -> list[ProcessIdentity]:
     process cannot be read; there are none on a node of ours.
     """
     boot_id = current_boot_id()
-    found = []
-    for pid in _pids():
-        if _has_mark(pid, mark) and (started := _start_time(pid)) is not None:
-            found.append(ProcessIdentity(pid, started, boot_id))
-    return found
+    return [
+        ProcessIdentity(pid, started, boot_id)
+        for pid in _pids()
+        if _has_mark(pid, mark) and (started := _start_time(pid)) is not None
+    ]
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> None:
