@@ -30,6 +30,26 @@ def test_the_only_door_to_the_end_is_nodes_gone_out_of_stopping() -> None:
     assert [(row.state, row.trigger) for row in doors] == [(State.STOPPING, Trigger.NODES_GONE)]
 
 
+def test_a_job_that_was_asked_to_pause_comes_to_rest_in_queued_by_one_door_only() -> None:
+    asked = {(row.state, row.target) for row in TABLE if row.trigger is Trigger.PAUSE}
+    rested = [(row.state, row.target) for row in TABLE if row.trigger is Trigger.PAUSED]
+
+    assert asked == {
+        (state, State.RECOVERING) for state in LIVE_STATES - {State.QUEUED, State.RECOVERING, State.STOPPING}
+    }
+    assert rested == [(State.RECOVERING, State.QUEUED)]
+
+
+def test_every_state_with_nodes_leads_back_to_running_or_to_the_end() -> None:
+    """No trap: from everywhere a job can still come to run, or it is ending."""
+    ways = {(row.state, row.target) for row in TABLE if row.target is not None}
+    reaches = {State.RUNNING}
+    for _ in State:
+        reaches |= {state for state, target in ways if target in reaches}
+
+    assert reaches | {State.STOPPING} == LIVE_STATES
+
+
 def test_every_reason_has_an_outcome_and_every_outcome_is_terminal() -> None:
     assert set(OUTCOME) == set(Reason)
     assert set(OUTCOME.values()) == TERMINAL_STATES

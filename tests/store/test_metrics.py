@@ -114,6 +114,8 @@ def test_the_newest_progress_wins_whatever_order_it_comes_in(database: Database)
 
     assert set(known) == {job}
     assert (known[job].generation, known[job].step, known[job].total_steps) == (2, 40, 100)
+    each = database.read(lambda conn: metrics.progress_by_generation(conn, job))
+    assert [(row.generation, row.step) for row in each] == [(1, 90), (2, 40)]
 
 
 def test_nobodys_progress_is_nothing(database: Database) -> None:

@@ -1,5 +1,6 @@
 """The migrations make what the models say, on both databases, once, whoever starts."""
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -70,6 +72,23 @@ def test_the_models_make_exactly_what_the_migrations_make(empty_url: str) -> Non
     assert look(empty_url, schema) == migrated
 
 
+def test_what_jobs_had_before_is_found_by_the_lists_of_the_second_schema(empty_url: str) -> None:
+    make_parent(empty_url)
+    with closing(Database.connect(empty_url)) as database:
+        database.write(lambda conn: migrate_to(conn, "0001"))
+        database.write(lambda conn: conn.execute(text(OLD_JOB)))
+        database.write(lambda conn: conn.execute(text(OLD_PROGRESS)))
+
+    upgrade(empty_url)
+
+    assert look(empty_url, lambda conn: conn.execute(text("SELECT * FROM job_labels ORDER BY key")).all()) == [
+        ("job_1", "default", "run", "1", 7.5),
+        ("job_1", "default", "team", "nlp", 7.5),
+    ]
+    assert look(empty_url, lambda conn: conn.execute(text("SELECT source_commit FROM jobs")).scalar()) == "5f70bf18"
+    assert look(empty_url, lambda conn: conn.execute(text("SELECT generation, step FROM progress")).all()) == [(2, 40)]
+
+
 def test_of_four_that_start_at_once_one_upgrades(empty_url: str) -> None:
     start = threading.Barrier(4)
 
@@ -104,6 +123,23 @@ def test_a_database_of_a_newer_shunter_is_refused(empty_url: str) -> None:
         upgrade(empty_url)
 
 
+OLD_JOB = """
+INSERT INTO jobs (id, project, created_by, name, labels, priority, spec, state, health, generation, revision, event_seq,
+    log_lines, facts, user_restarts, node_recoveries, created_at, updated_at, spec_text)
+VALUES ('job_1', 'default', 'me', 'old', '{"team": "nlp", "run": "1"}', 2, '{}', 'running', 'ok', 2, 9, 9,
+    0, '{"source_commit": "5f70bf18"}', 0, 0, 7.5, 7.5, '{}')
+"""
+OLD_PROGRESS = """
+INSERT INTO progress (job_id, generation, at, step, "values") VALUES ('job_1', 2, 8.0, 40, '{}')
+"""
+
+
+def migrate_to(conn: Connection, revision: str) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = conn
+    command.upgrade(config, revision)
+
+
 def look(url: str, fn: Any) -> Any:
     with closing(Database.connect(url, readers=1)) as database:
         return database.read(fn)
@@ -113,7 +149,7 @@ def schema(conn: Connection) -> list[Any]:
     """Everything that the database's own catalogue says of our tables and indexes."""
     if conn.dialect.name == "sqlite":
         made = conn.execute(text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE '%alembic%'"))
-        return sorted((name, sorted(line.strip(" \n\t,") for line in (sql or "").splitlines())) for name, sql in made)
+        return sorted((name, sorted(parts_of(sql or ""))) for name, sql in made)
     columns = (
         "SELECT table_name, column_name, data_type, character_maximum_length, is_nullable, column_default "
         "FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
@@ -127,6 +163,13 @@ def schema(conn: Connection) -> list[Any]:
     )
     options = "SELECT relname, reloptions::text FROM pg_class WHERE reloptions IS NOT NULL AND relkind = 'r'"
     return [sorted(map(str, conn.execute(text(sql)))) for sql in (columns, indexes, constraints, options)]
+
+
+def parts_of(sql: str) -> list[str]:
+    """What a statement says, whatever the order and the lines: a column that was added later stands last."""
+    opening, _, rest = sql.partition("(")
+    body, _, closing = rest.rpartition(")")
+    return [opening, closing, *(part.strip() for part in re.split(r",(?![^()]*\))", body))]
 
 
 def table_names(conn: Connection) -> list[str]:

@@ -28,6 +28,10 @@ class Trigger(StrEnum):
     """Every rank of the generation has reported."""
     NODE_LOST = "node_lost"
     """A node is gone or a rank failed for a reason that is not the user's; also a restart that the user asked for."""
+    PAUSE = "pause"
+    """A pause was asked for: checkpoint, and let every node go."""
+    PAUSED = "paused"
+    """The job is at rest: its ranks have ended and every row of the ledger is closed."""
     STOP = "stop"
     """The job shall end; the first reason wins."""
     NODES_GONE = "nodes_gone"
@@ -62,14 +66,18 @@ TABLE: Final[tuple[Row, ...]] = (
     Row(State.PROVISIONING,  Trigger.NODES_READY,    State.STARTING,      Effect.START),
     Row(State.PROVISIONING,  Trigger.CAPACITY_LOST,  State.QUEUED,        Effect.REPLAN),
     Row(State.PROVISIONING,  Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
+    Row(State.PROVISIONING,  Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
     Row(State.PROVISIONING,  Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.STARTING,      Trigger.TRAINER_UP,     State.RUNNING,       Effect.NOTHING),
     Row(State.STARTING,      Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
+    Row(State.STARTING,      Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
     Row(State.STARTING,      Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.RUNNING,       Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
+    Row(State.RUNNING,       Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
     Row(State.RUNNING,       Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.RECOVERING,    Trigger.PLANNED,        State.PROVISIONING,  Effect.PROVISION),
     Row(State.RECOVERING,    Trigger.NODES_READY,    State.STARTING,      Effect.START),
+    Row(State.RECOVERING,    Trigger.PAUSED,         State.QUEUED,        Effect.NOTHING),
     Row(State.RECOVERING,    Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.STOPPING,      Trigger.STOP,           State.STOPPING,      Effect.NOTHING),
     Row(State.STOPPING,      Trigger.NODES_GONE,     None,                Effect.NOTHING),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shunter_schemas.node_sync import MetricPoint
 from shunter_schemas.node_sync import Progress as ReportedProgress
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, select
 
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import PerDialect
@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
-    """Where a training is."""
+    """Where a generation of a training is."""
 
     job_id: str
     generation: int
@@ -77,21 +77,20 @@ def _upsert_chunk(insert: Any) -> Any:
 def _upsert_progress(insert: Any) -> Any:
     statement = insert(progress_table)
     new = statement.excluded
-    names = ("generation", "at", "step", "total_steps", "values", "eta_s")
+    names = ("at", "step", "total_steps", "values", "eta_s")
     return statement.on_conflict_do_update(
-        index_elements=["job_id"],
+        index_elements=["job_id", "generation"],
         set_={name: new[name] for name in names},
-        where=or_(
-            progress_table.c.generation < new.generation,
-            (progress_table.c.generation == new.generation) & (progress_table.c.at <= new.at),
-        ),
+        where=progress_table.c.at <= new.at,
     )
 
 
 _PUT_CHUNK = PerDialect(_upsert_chunk)
 _PUT_PROGRESS = PerDialect(_upsert_progress)
-_PROGRESS = select(*columns_of(ProgressRow, progress_table)).where(
-    progress_table.c.job_id.in_(bindparam("ids", expanding=True))
+_PROGRESS = (
+    select(*columns_of(ProgressRow, progress_table))
+    .where(progress_table.c.job_id.in_(bindparam("ids", expanding=True)))
+    .order_by(progress_table.c.job_id, progress_table.c.generation)
 )
 
 
@@ -139,7 +138,7 @@ def series(
 
 
 def set_progress(conn: Connection, job_id: str, generation: int, at: datetime, progress: ReportedProgress) -> None:
-    """Keep where the training is, unless something newer is known."""
+    """Keep where this generation is, unless something newer is known of it."""
     row = {
         "job_id": job_id,
         "generation": generation,
@@ -153,10 +152,15 @@ def set_progress(conn: Connection, job_id: str, generation: int, at: datetime, p
 
 
 def progress(conn: Connection, job_ids: Sequence[str]) -> dict[str, ProgressRow]:
-    """Where each of these jobs is, for those that reported."""
+    """Where each of these jobs is, for those that reported: by the newest generation that did."""
     if not job_ids:
         return {}
     return {row.job_id: row for row in all_of(ProgressRow, conn.execute(_PROGRESS, {"ids": list(job_ids)}))}
+
+
+def progress_by_generation(conn: Connection, job_id: str) -> list[ProgressRow]:
+    """How far each generation of the job came, for those that reported, oldest first."""
+    return all_of(ProgressRow, conn.execute(_PROGRESS, {"ids": [job_id]}))
 
 
 def _pack(points: Mapping[int, Point]) -> dict[str, Any]:

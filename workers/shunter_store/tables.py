@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shunter_schemas.states import FailureClass, Health, NodeState, Reason, State
+from typing import Any
+
+from shunter_schemas.states import Health, NodeState, Reason, State
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -21,7 +23,46 @@ from sqlalchemy import (
 
 from shunter_store.columns import may, metadata, must, of_job
 from shunter_store.lifecycle import Trigger
+from shunter_store.report_tables import (
+    artifacts,
+    checkpoint_parts,
+    checkpoints,
+    gang_nodes,
+    gang_ranks,
+    log_chunks,
+    log_streams,
+    metric_chunks,
+    progress,
+)
 from shunter_store.sqltypes import BigId, Json, UtcTime, Word
+
+__all__ = [
+    "api_keys",
+    "artifacts",
+    "bundles",
+    "checkpoint_parts",
+    "checkpoints",
+    "deployment",
+    "events",
+    "gang_nodes",
+    "gang_ranks",
+    "garbage",
+    "idempotency",
+    "job_due",
+    "job_labels",
+    "jobs",
+    "leases",
+    "log_chunks",
+    "log_streams",
+    "metric_chunks",
+    "nodes",
+    "outbox",
+    "progress",
+    "providers",
+    "slots",
+    "transitions",
+    "watches",
+]
 
 # --- who and what we are -----------------------------------------------------------------------------------------
 
@@ -62,6 +103,13 @@ idempotency = Table(
 
 # --- jobs --------------------------------------------------------------------------------------------------------
 
+
+def _newest_where_known(column: str, **options: Any) -> Index:
+    known = text(f"{column} IS NOT NULL")
+    columns = ("project", column, "created_at", "id")
+    return Index(f"ix_jobs_newest_by_{column}", *columns, sqlite_where=known, postgresql_where=known, **options)
+
+
 jobs = Table(
     "jobs",
     metadata,
@@ -94,9 +142,34 @@ jobs = Table(
     may("finished_at", UtcTime),
     may("released_at", UtcTime),
     must("spec_text", Text),
+    may("pause_requested_at", UtcTime),
+    must("checkpoint_wish", Integer, server_default="0"),
+    may("retry_of", String(40)),
+    may("resumes_from_step", BigInteger),
+    may("source_commit", String(64)),
     Index("ix_jobs_newest", "project", "created_at", "id"),
     Index("ix_jobs_newest_by_state", "project", "state", "created_at", "id"),
+    # LIKE finds its way by it under any collation.
+    Index("ix_jobs_newest_by_name", "project", "name", "created_at", "id", postgresql_ops={"name": "text_pattern_ops"}),
+    Index("ix_jobs_newest_by_creator", "project", "created_by", "created_at", "id"),
+    _newest_where_known("provider"),
+    _newest_where_known("source_commit", postgresql_ops={"source_commit": "text_pattern_ops"}),
 )
+"""`checkpoint_wish` counts the times that somebody asked for a checkpoint at once."""
+
+job_labels = Table(
+    "job_labels",
+    metadata,
+    of_job(),
+    must("project", String(64)),
+    must("key", Text),
+    must("value", Text),
+    must("created_at", UtcTime),
+    PrimaryKeyConstraint("job_id", "key"),
+    Index("ix_job_labels_newest", "project", "key", "created_at", "job_id"),
+    Index("ix_job_labels_newest_by_value", "project", "key", "value", "created_at", "job_id"),
+)
+"""`jobs.labels` once more, so that lists by label need not look at every job; `created_at` is the job's."""
 
 job_due = Table(
     "job_due",
@@ -253,131 +326,7 @@ providers = Table(
     must("updated_at", UtcTime),
 )
 
-# --- what nodes tell ---------------------------------------------------------------------------------------------
-
-gang_nodes = Table(
-    "gang_nodes",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("node_id", String(40)),
-    may("ended", String(16)),
-    may("ended_at", UtcTime),
-    may("rank", BigInteger),
-    may("failure_class", Word(FailureClass)),
-    may("reason", Text),
-    may("message", Text),
-    may("exit_code", BigInteger),
-    may("drained_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "generation", "node_id"),
-)
-
-gang_ranks = Table(
-    "gang_ranks",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("rank", BigInteger),
-    must("node_id", String(40)),
-    must("up_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "generation", "rank"),
-)
-
-progress = Table(
-    "progress",
-    metadata,
-    Column("job_id", String(40), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    must("generation", BigInteger),
-    must("at", UtcTime),
-    must("step", BigInteger),
-    may("total_steps", BigInteger),
-    must("values", Json),
-    may("eta_s", Double),
-)
-
-metric_chunks = Table(
-    "metric_chunks",
-    metadata,
-    of_job(),
-    must("chunk", BigInteger),
-    must("generation", BigInteger),
-    must("points", Json),
-    PrimaryKeyConstraint("job_id", "chunk", "generation"),
-)
-
-log_streams = Table(
-    "log_streams",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("rank", BigInteger),
-    must("stream", String(16)),
-    must("lines", BigInteger),
-    must("bytes", BigInteger),
-    must("last_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "generation", "rank", "stream"),
-)
-
-log_chunks = Table(
-    "log_chunks",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("rank", BigInteger),
-    must("stream", String(16)),
-    must("job_line", BigInteger),
-    must("first_line", BigInteger),
-    must("lines", BigInteger),
-    must("journal_id", String(100)),
-    must("offset", BigInteger),
-    must("length", BigInteger),
-    must("object", Text),
-    must("first_at", UtcTime),
-    must("last_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "generation", "rank", "stream", "journal_id", "offset"),
-    Index("ix_log_chunks_line", "job_id", "generation", "rank", "stream", "first_line"),
-)
-"""`job_line`: lines of the whole job that had arrived before. It orders the lines of all streams for good."""
-
-artifacts = Table(
-    "artifacts",
-    metadata,
-    of_job(),
-    must("path", Text),
-    must("generation", BigInteger),
-    must("size", BigInteger),
-    must("sha256", String(64)),
-    must("object", Text),
-    must("created_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "path"),
-)
-
-checkpoint_parts = Table(
-    "checkpoint_parts",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("step", BigInteger),
-    must("node_rank", BigInteger),
-    must("files", Json),
-    must("values", Json),
-    PrimaryKeyConstraint("job_id", "generation", "step", "node_rank"),
-)
-
-checkpoints = Table(
-    "checkpoints",
-    metadata,
-    of_job(),
-    must("generation", BigInteger),
-    must("step", BigInteger),
-    must("files", Json),
-    must("values", Json),
-    must("size", BigInteger),
-    must("committed_at", UtcTime),
-    may("pruned_at", UtcTime),
-    PrimaryKeyConstraint("job_id", "generation", "step"),
-)
-"""A checkpoint exists only once it has a row here."""
+# --- what lies in the object store -------------------------------------------------------------------------------
 
 bundles = Table(
     "bundles",
@@ -387,3 +336,15 @@ bundles = Table(
     must("entries", Integer),
     must("created_at", UtcTime),
 )
+
+garbage = Table(
+    "garbage",
+    metadata,
+    must("id", BigId, primary_key=True, autoincrement=True),
+    must("keys", Json),
+    may("below", Text),
+    must("kept", Json),
+    must("created_at", UtcTime),
+    sqlite_autoincrement=True,
+)
+"""Objects that nobody needs any more: `keys`, and everything below the folder `below` except `kept`."""
