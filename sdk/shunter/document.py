@@ -18,10 +18,12 @@ from shunter_schemas.posted import is_local_path
 from shunter_schemas.reading import read_json
 
 from shunter.errors import InvalidDocument, in_words
+from shunter.reading import read_commented_json, read_yaml
 
 Document = dict[str, Any]
 
 _YAML = (".yaml", ".yml")
+_BEGINS_AS_JSON = re.compile(rb"\s*(\{|//|/\*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ def prepare(
 
 
 def load_document(path: str | Path) -> Document:
-    """Read a job document from a JSON file (or YAML, where PyYAML is installed); `-` is standard input.
+    """Read a job document from a file: JSON, in which comments and trailing commas may stand, or YAML.
+
+    `.yaml` and `.yml` are YAML; what comes on standard input (`-`) is YAML unless it begins as a JSON object does. A
+    `$schema`, by which editors know the document, is dropped.
 
     Raises:
         InvalidDocument: there is no such file, or it is not one JSON object; the message says where.
@@ -58,9 +63,14 @@ def load_document(path: str | Path) -> Document:
         body = sys.stdin.buffer.read() if str(path) == "-" else file.read_bytes()
     except OSError as error:
         raise InvalidDocument(f"{file}: {error.strerror or error}") from error
-    document = _yaml(body, file) if file.suffix.lower() in _YAML else _json(body, file)
+    is_yaml = file.suffix.lower() in _YAML or (str(path) == "-" and not _BEGINS_AS_JSON.match(body))
+    try:
+        document = (read_yaml if is_yaml else read_commented_json)(body)
+    except DocumentError as error:
+        raise InvalidDocument(f"{file}: {in_words(error.faults[0])}", error.faults) from error
     if not isinstance(document, dict):
         raise InvalidDocument(f"{file} holds {_kind(document)}; a job document is an object: {{…}}")
+    document.pop("$schema", None)
     return document
 
 
@@ -124,26 +134,6 @@ def encode(document: Mapping[str, Any]) -> bytes:
         return json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:  # also lone surrogates, which UTF-8 cannot carry
         raise InvalidDocument(f"the document cannot be written as JSON: {error}") from error
-
-
-def _json(body: bytes, file: Path) -> Any:
-    try:
-        return read_json(body)
-    except DocumentError as error:
-        raise InvalidDocument(f"{file}: {in_words(error.faults[0])}", error.faults) from error
-
-
-def _yaml(body: bytes, file: Path) -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise InvalidDocument(
-            f"{file}: reading YAML needs PyYAML, which is not installed", hint="pip install pyyaml, or write JSON"
-        ) from error
-    try:
-        return _json(json.dumps(yaml.safe_load(body), allow_nan=False).encode(), file)
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
-        raise InvalidDocument(f"{file}: not usable as YAML: {' '.join(str(error).split())}") from error
 
 
 def _value(text: str) -> Any:

@@ -1,3 +1,4 @@
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,17 @@ def test_a_yaml_file_is_the_same_document(tmp_path: Path) -> None:
     assert load_document(tmp_path / "job.yaml") == {"version": "1", "name": "a", "resources": {"gpus": 2}}
 
 
-def test_yaml_that_json_cannot_say_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "job.yml").write_text("when: 2024-01-01\n")
+def test_a_json_file_may_hold_comments_and_an_address_of_its_schema(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{\n  // for editors\n  "$schema": "http://x/job.json", "name": "a",\n}')
 
-    with pytest.raises(InvalidDocument, match="not usable as YAML"):
-        load_document(tmp_path / "job.yml")
+    assert load_document(tmp_path / "job.json") == {"name": "a"}
+
+
+@pytest.mark.parametrize("text", ['{"name": "a"}', '// why\n{"name": "a",}', "name: a\n", "# why\nname: a\n"])
+def test_standard_input_may_be_json_or_yaml(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    assert load_document("-") == {"name": "a"}
 
 
 def test_folders_are_found_in_source_and_inputs_but_urls_and_bundles_are_not(tmp_path: Path) -> None:
