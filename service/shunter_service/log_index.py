@@ -58,7 +58,8 @@ _CHUNK = [
     log_chunks.c[name]
     for name in ("generation", "rank", "stream", "journal_id", "offset", "length", "object", "lines", "last_at")
 ]
-_ARRIVAL = (log_chunks.c.job_line, log_chunks.c.rank, log_chunks.c.stream, log_chunks.c.offset)
+_ARRIVAL = tuple(log_chunks.c[name] for name in ("job_line", "generation", "rank", "stream", "journal_id", "offset"))
+"""`job_line` orders all pieces that hold a line feed; the others only have to stay in order within their stream."""
 
 
 def count_lines(conn: Connection, selection: Selection) -> int:
@@ -68,13 +69,15 @@ def count_lines(conn: Connection, selection: Selection) -> int:
 
 
 def chunks_from(conn: Connection, selection: Selection, first_line: int, count: int) -> list[PlacedChunk]:
-    """The pieces that hold the lines `first_line … first_line + count - 1`, in order of arrival."""
+    """The pieces that hold the lines `first_line … first_line + count - 1`, in order of arrival.
+
+    Also those between them that hold no line feed, only a part of a line.
+    """
     placed = _placed(selection).subquery()
     wanted = (
         select(placed)
         .where(placed.c.before + placed.c.lines >= first_line, placed.c.before < first_line + count - 1)
-        .where(placed.c.lines > 0)
-        .order_by(placed.c.before)
+        .order_by(placed.c.place)
     )
     return [_chunk(row, int(row.before) + 1) for row in conn.execute(wanted)]
 
@@ -120,8 +123,9 @@ def released(conn: Connection, job_id: str) -> bool:
 
 
 def _placed(selection: Selection) -> Select[tuple[object, ...]]:
-    before = func.sum(log_chunks.c.lines).over(order_by=_ARRIVAL) - log_chunks.c.lines
-    return select(*_CHUNK, before.label("before")).where(selection.of(log_chunks))
+    before = func.sum(log_chunks.c.lines).over(order_by=_ARRIVAL, rows=(None, 0)) - log_chunks.c.lines
+    place = func.row_number().over(order_by=_ARRIVAL)
+    return select(*_CHUNK, before.label("before"), place.label("place")).where(selection.of(log_chunks))
 
 
 def _since_last_line_feed(

@@ -14,15 +14,12 @@ from typing import Any, BinaryIO, TypeVar
 from litestar import Request
 
 from shunter_service.bodies import arriving, too_large
+from shunter_service.problems import ProblemError
 
 T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 20
 _LOOK_UP_S = 0.5
-
-
-class UploadGivenUp(Exception):
-    """The process ends in the middle of an upload; nothing of it is kept, and the client sends it again."""
 
 
 class Transfers:
@@ -87,7 +84,7 @@ class Transfers:
             except TimeoutError:
                 if self._closing:
                     piece.cancel()
-                    raise UploadGivenUp from None
+                    raise ProblemError("unavailable", "the service is ending; send it again") from None
 
     async def send(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Blocking chunks as an asynchronous stream."""

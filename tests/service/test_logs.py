@@ -136,6 +136,29 @@ async def test_a_line_that_was_uploaded_in_pieces_is_one_line(output: Output, re
     assert await reader.lines(line=2, limit=1) == ["beginning, middle, end"]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_pieces_without_a_line_feed_between_others_are_not_lost(
+    output: Output, reader: Reader, limit: int
+) -> None:
+    for number in range(4):
+        output.add(f"a{number} begins", rank=0)
+        output.add(f"b{number} begins", rank=1)
+        output.add(", goes on", rank=0)
+        output.add(", goes on", rank=1)
+        output.add(", ends\n", rank=1)
+        output.add(", ends\nand", rank=0)
+
+    lines: list[str] = []
+    while page := await reader.lines(line=len(lines) + 1, limit=limit):
+        lines += page
+
+    assert lines == [
+        f"{'and' if rank == 'a' and number else ''}{rank}{number} begins, goes on, ends"
+        for number in range(4)
+        for rank in "ba"
+    ]
+
+
 async def test_a_character_that_was_cut_between_two_pieces_is_whole(output: Output, reader: Reader) -> None:
     encoded = "grüße\n".encode()
     output.add(encoded[:3])

@@ -14,7 +14,7 @@ from shunter_store import signing, sync
 from shunter_store.ledger import NodeRow
 from sqlalchemy import Connection
 
-from shunter_service.answers import shaped
+from shunter_service.answers import M, raw
 from shunter_service.auth import bearer
 from shunter_service.bodies import limited
 from shunter_service.context import Service
@@ -44,7 +44,7 @@ class NodeController(Controller):
             now, pace = datetime.now(UTC), service.data.pace
             return sync.ingest(conn, node, message, now=now, pace=pace).answer()
 
-        return shaped(await service.db.awrite(exchange))
+        return _message(await service.db.awrite(exchange))
 
     @post("/grants", status_code=200)
     async def grants(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[GrantAnswer]:
@@ -56,7 +56,7 @@ class NodeController(Controller):
         if node.state is NodeState.GONE:
             raise ProblemError("node_gone", "this node was released; nothing more is wanted of it")
         until = time.time() + service.settings.grant_s
-        return shaped(
+        return _message(
             GrantAnswer(
                 put={
                     key: signing.sign(service.signing_key, "PUT", key, until)
@@ -71,6 +71,11 @@ class NodeController(Controller):
                 expires_in_s=service.settings.grant_s,
             )
         )
+
+
+def _message(message: M) -> Response[M]:
+    """A message of the protocol in full, unlike the API's answers: nulls too."""
+    return raw(message.model_dump_json().encode(), type(message))
 
 
 def _token(request: AnyRequest) -> str:

@@ -11,7 +11,6 @@ from shunter_service.up.child import Child
 
 Probe = Callable[[Child], bool]
 
-HANGS_AFTER_S = 60.0
 _LOOPS_AFTER = 3
 _STEADY_AFTER_S = 30.0
 _FIRST_BACK_OFF_S = 0.2
@@ -29,7 +28,8 @@ class RoleSpec:
     is_ready: Probe
     """Whether it can do its work; asked until it is true once."""
     is_alive: Probe
-    """Whether it still reacts; a role that does not for `HANGS_AFTER_S` is killed and started again."""
+    """Whether it still reacts; a role that does not for `hangs_after_s` is killed and started again."""
+    hangs_after_s: float = 60.0
     pass_fds: tuple[int, ...] = ()
     stops_last: bool = False
     on_crash_loop: Callable[[], None] | None = None
@@ -73,9 +73,9 @@ class Role:
         now = time.monotonic()
         if self.spec.is_alive(self.child):
             self._answered_at = now
-        elif now - self._answered_at > HANGS_AFTER_S:
+        elif now - self._answered_at > self.spec.hangs_after_s:
             self.child.kill()
-            self._note_end(f"did not react for {HANGS_AFTER_S:.0f} s and was killed")
+            self._note_end("hangs and was killed")
 
     def _start_if_due(self) -> None:
         now = time.monotonic()
