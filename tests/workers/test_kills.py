@@ -12,7 +12,7 @@ import pytest
 from shunter_store.tables import leases
 from sqlalchemy import Connection, select
 from support import proc
-from support.control_plane import ControlPlane, plain
+from support.control_plane import ControlPlane, control_plane, plain
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -194,3 +194,23 @@ def test_a_warm_stop_finishes_steps_and_gives_every_lease_back(own_plane: Contro
     assert held == []
     assert "Traceback" not in own_plane.log("worker")
     assert not list((own_plane.data_dir / "run").glob("alive-*"))
+
+
+def test_a_frozen_agent_is_a_condition_and_never_a_failure(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    quick = {"SHUNTER_TIMING__UNREACHABLE_AFTER_S": "2", "SHUNTER_PACE__QUIET_S": "0.3"}
+    with control_plane(tmp_path_factory.mktemp("frozen") / "data", **quick) as plane:
+        job_id = running(plane, tmp_path)
+        (agent,) = plane.agents().values()
+
+        os.kill(agent.pid, signal.SIGSTOP)
+        wait_until(lambda: plane.job(job_id)["health"] == "unreachable", timeout_s=20, description="silence is noticed")
+        grows(tmp_path)
+        state = plane.job(job_id)["state"]
+        os.kill(agent.pid, signal.SIGCONT)
+        wait_until(lambda: plane.job(job_id)["health"] == "ok", timeout_s=20, description="it is back")
+        (tmp_path / "gate").touch()
+
+        assert state == "running"
+        assert plane.wait_for(job_id, "succeeded")["generation"] == 1
