@@ -76,7 +76,7 @@ def test_a_second_one_on_the_same_data_directory_is_refused(up: Up) -> None:
     assert second.returncode == 1
     assert str(up.process.pid) in second.stderr
     assert up.url in second.stderr
-    assert is_whole(up)
+    wait_until(lambda: is_whole(up), timeout_s=30, description="the first one goes on")
 
 
 @pytest.mark.parametrize("name", ["api", "redis", "worker"])
@@ -90,6 +90,7 @@ def test_a_role_that_is_killed_is_started_again(up: Up, name: str) -> None:
     wait_until(lambda: up.child(name) not in (None, before), timeout_s=20, description="it is started again")
     wait_until(lambda: is_whole(up), timeout_s=30, description="all roles work again")
     assert f"{name} ended with signal 9" in up.said
+    wait_until(lambda: f"{name} works again" in up.said, description="it says so")
 
 
 def test_a_request_during_a_restart_of_the_api_waits_instead_of_failing(up: Up) -> None:
@@ -141,7 +142,7 @@ def test_after_a_kill_nothing_but_agents_lives_on_and_a_new_one_starts(tmp_path:
         wait_until(lambda: not any(map(lives, started)), description="all children died with it")
 
     with running_up(tmp_path / "data") as again:
-        assert is_whole(again)
+        wait_until(lambda: is_whole(again), timeout_s=30, description="all roles work, once the old leases ran out")
 
 
 def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_a_data_directory_with_a_long_path_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120) / "data"
     deep.parent.mkdir()
     with running_up(deep) as up:
-        assert is_whole(up)
+        wait_until(lambda: is_whole(up), timeout_s=30, description="all roles work")
         place = Path((deep / "run" / "redis.sock.is-at").read_text().strip())
         assert up.stop() == 0
     assert mode_of(place.parent) == 0o700

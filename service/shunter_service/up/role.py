@@ -63,6 +63,8 @@ class Role:
         elif not self.ready and self.spec.is_ready(self.child):
             self.ready = True
             self._answered_at = time.monotonic()
+            if self.failures:
+                self.report(f"{self.spec.name} works again")
         elif self.failures and self.child.age_s > _STEADY_AFTER_S:
             self.failures = 0
 
