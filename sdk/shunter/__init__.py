@@ -4,10 +4,11 @@
 
     with shunter.Client() as client:
         job = client.submit("job.json")
-        job = client.wait(job.id, progress=lambda job: print(job.state, job.progress))
+        job = client.wait(job.id, progress=True)
         client.download_artifacts(job.id, "out")
 
-Names are loaded on first use, so that `import shunter` costs next to nothing.
+`AsyncClient` is the same for an event loop. Names are loaded on first use, so that `import shunter` costs next to
+nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ from shunter import errors
 from shunter.errors import ShunterError
 
 if TYPE_CHECKING:
+    from shunter.async_client import AsyncClient
     from shunter.client import Client
     from shunter.connection import Connection, find_connection
 
     __version__: str
 
-__all__ = ["Client", "Connection", "ShunterError", "__version__", "errors", "find_connection"]
+__all__ = ["AsyncClient", "Client", "Connection", "ShunterError", "__version__", "errors", "find_connection"]
 
-_HOMES = {"Client": "shunter.client", "Connection": "shunter.connection", "find_connection": "shunter.connection"}
+_HOMES = {
+    "AsyncClient": "shunter.async_client",
+    "Client": "shunter.client",
+    "Connection": "shunter.connection",
+    "find_connection": "shunter.connection",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,54 +1,43 @@
 """The client: every verb of the API that a user of trainings needs, typed, with retries that are safe.
 
-Methods block; threads may share a client. Answers are the frozen models of `shunter_schemas.api`; a newer service may
-send more than they show. Every method may raise `shunter.errors.ApiError` and `Unreachable`.
+Methods block; threads may share a client. `AsyncClient` has the same methods for an event loop. Answers are the frozen
+models of `shunter_schemas.api`; a newer service may send more than they show. Every method may raise
+`shunter.errors.ApiError` and `Unreachable`.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
-from urllib.parse import quote
+from typing import Any, Literal, Self
 
 import httpx
-from pydantic import BaseModel, ValidationError
 from shunter_schemas.api import (
     Artifact,
-    ArtifactPage,
     Bundle,
+    Checkpoint,
     Event,
-    EventPage,
     Job,
-    JobPage,
+    JobCounts,
     JobSummary,
     LogLine,
-    LogPage,
-    MetricsAnswer,
+    Me,
     ProviderInfo,
-    ProviderPage,
     Readiness,
 )
-from shunter_schemas.states import TERMINAL_STATES
 
-from shunter import bundle as packing
-from shunter import downloads
 from shunter.connection import Connection, find_connection
-from shunter.document import encode, folders, prepare, with_bundle
-from shunter.errors import ShunterError, WaitTimeout
-from shunter.following import Feed, Page, Patience, follow
-from shunter.transport import Retries, Transport
+from shunter.display import shown
+from shunter.flows import files, following, jobs, reports, service, waiting
+from shunter.flows.files import Progress, Uploading
+from shunter.flows.jobs import Filters, Labels
+from shunter.metrics import Metrics
+from shunter.retries import Away, Patience, Retries
+from shunter.transport import Transport
 
-PageT = TypeVar("PageT", JobPage, ArtifactPage)
-AnswerT = TypeVar("AnswerT", bound=BaseModel)
-
-_LONG_POLL_S = 25.0
-
-Uploading = Callable[[packing.Bundle, bool], None]
-"""Called for each folder before it is sent: the archive, and whether the service has it already."""
+FOLLOW_PATIENCE_S = 120.0
 
 
 class Client:
@@ -107,34 +96,43 @@ class Client:
             settings: changes as `path=value`, e.g. `"workload.batch.global_size=64"`.
             idempotency_key: makes a repetition by another process harmless too; each call has its own otherwise.
         """
-        prepared, base = prepare(document, source=source, settings=settings)
-        for folder in folders(prepared, base):
-            sent = self.upload_bundle(folder.path, uploading=uploading)
-            prepared = with_bundle(prepared, folder, sent.id)
-        answer = self._transport.post("/v1/jobs", content=encode(prepared), idempotency_key=idempotency_key)
-        return _read(Job, answer)
+        return self._transport.run(
+            jobs.submit(
+                document,
+                source=source,
+                settings=settings,
+                idempotency_key=idempotency_key,
+                uploading=uploading,
+            )
+        )
 
     def get(self, job_id: str) -> Job:
         """The job as it is now."""
-        return _read(Job, self._transport.get(_job(job_id)))
+        return self._transport.run(jobs.look(job_id))
 
     def list(
         self,
         *,
         states: Sequence[str] = (),
+        labels: Labels = (),
         name: str | None = None,
-        labels: Mapping[str, str] | None = None,
+        name_prefix: str | None = None,
+        created_by: str | None = None,
+        provider: str | None = None,
+        commit: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
         page_size: int = 50,
     ) -> Iterator[JobSummary]:
-        """Jobs, newest first; pages are fetched as they are needed."""
-        params = {
-            "state": list(states) or None,
-            "name": name,
-            "label": [f"{key}={value}" for key, value in (labels or {}).items()] or None,
-            "limit": page_size,
-        }
-        for page in self._pages("/v1/jobs", params, JobPage):
-            yield from page.items
+        """Jobs that fit every filter, newest first; pages are fetched as they are needed."""
+        filters = Filters(
+            states, labels, name, name_prefix, created_by, provider, commit, created_after, created_before
+        )
+        return self._transport.iterate(jobs.listed(filters, page_size))
+
+    def counts(self) -> JobCounts:
+        """How many jobs there are in each state."""
+        return self._transport.run(jobs.counts())
 
     def wait(
         self,
@@ -142,7 +140,8 @@ class Client:
         *,
         until: Literal["released", "outcome"] = "released",
         timeout_s: float | None = None,
-        progress: Callable[[Job], None] | None = None,
+        progress: Callable[[Job], None] | bool | None = None,
+        away: Away | None = None,
         poll_s: float = 1.0,
         patience_s: float = 300.0,
     ) -> Job:
@@ -150,58 +149,101 @@ class Client:
 
         Args:
             until: `released`: its nodes are gone and everything it left is stored. `outcome`: how it ends is fixed.
-            progress: called with the job at every look, every `poll_s`. Without it the service is asked to answer
-                when the job changes.
+            progress: called with the job at every look, every `poll_s`. True shows it: in a notebook's cell, live on a
+                terminal, as lines elsewhere. Without it the service is asked to answer when the job changes.
+            away: called when the service does not answer, and with None when it is back.
             patience_s: how long the service may be away in one piece.
 
         Raises:
             WaitTimeout: `timeout_s` passed first; the job goes on.
         """
-        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
-        patience = Patience(self._transport, patience_s)
-        job: Job | None = None
-        while True:
-            seen, begun = job, time.monotonic()
-            left_s = deadline - begun
-            hold_s = 0.0 if progress or seen is None else min(_LONG_POLL_S, max(0.0, left_s))
-            try:
-                job = self._newer(job_id, seen, hold_s)
-                patience.reset()
-            except ShunterError as error:
-                if left_s > 0:
-                    patience.bear(error)
-                    continue
-                raise
-            if progress:
-                progress(job)
-            if job.state in TERMINAL_STATES or (until == "outcome" and job.outcome is not None):
-                return job
-            if left_s <= 0:
-                raise WaitTimeout(f"{job_id} is still {job.state} after {timeout_s:g} s", hint="it goes on")
-            changed = seen is not None and job.revision > seen.revision
-            if progress or not (changed or time.monotonic() - begun >= poll_s):  # a service may not hold answers back
-                self._transport.retries.sleep(min(poll_s, left_s))
+        how = waiting.Wait(until, timeout_s, poll_s, patience_s)
+        with shown(progress, away) as (show, tell):
+            return self._transport.run(waiting.wait(job_id, how, self._transport.retries, show, tell))
 
     def cancel(self, job_id: str) -> Job:
         """Ask the job to stop: it gets its grace for a last checkpoint. Safe to repeat."""
-        return _read(Job, self._transport.post(f"{_job(job_id)}/cancel"))
+        return self._transport.run(jobs.cancel(job_id))
+
+    def cancel_all(
+        self,
+        *,
+        states: Sequence[str] = (),
+        labels: Labels = (),
+        name: str | None = None,
+        name_prefix: str | None = None,
+        created_by: str | None = None,
+        provider: str | None = None,
+        commit: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> Sequence[str]:
+        """Ask every job that fits all filters (at least one) to stop; the ids of those that were asked."""
+        filters = Filters(
+            states, labels, name, name_prefix, created_by, provider, commit, created_after, created_before
+        )
+        return self._transport.run(jobs.cancel_all(filters))
+
+    def retry(
+        self,
+        job_id: str,
+        *,
+        start_from: Literal["checkpoint", "start"] | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        priority: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """A new job from the document of one that has ended, with changes; the new job.
+
+        Args:
+            start_from: `checkpoint`: from the last committed one, and the same source. `start`: from the beginning.
+                None: from a checkpoint where there is one.
+            labels: labels to set; None takes one away. `limits` likewise.
+        """
+        changes = jobs.changes_of(labels, priority, limits)
+        flow = jobs.retry(job_id, start_from=start_from, changes=changes, idempotency_key=idempotency_key)
+        return self._transport.run(flow)
+
+    def pause(self, job_id: str) -> Job:
+        """Ask the job to save a checkpoint and give its nodes back, until it is resumed."""
+        return self._transport.run(jobs.act(job_id, "pause"))
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job go on from its last checkpoint, as soon as there are nodes."""
+        return self._transport.run(jobs.act(job_id, "resume"))
+
+    def checkpoint(self, job_id: str) -> Job:
+        """Ask a running job to save a checkpoint now."""
+        return self._transport.run(jobs.act(job_id, "checkpoint"))
+
+    def update(
+        self,
+        job_id: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        priority: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        revision: int | None = None,
+    ) -> Job:
+        """Change labels, priority and limits, also of a job that runs; None takes a label or a limit away.
+
+        Args:
+            revision: refuse (`RevisionMismatch`) unless the job is still at this revision. Default: as it is now.
+        """
+        return self._transport.run(jobs.update(job_id, jobs.changes_of(labels, priority, limits), revision))
+
+    def delete(self, job_id: str) -> None:
+        """Delete the record of a job that has ended, with what it left."""
+        self._transport.run(jobs.delete(job_id))
 
     def events(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
         """What has happened so far, after the event with this `seq`."""
-        while (page := self._event_page(job_id, after)).items:
-            yield from page.items
-            after = page.items[-1].seq
+        return self._transport.iterate(reports.events(job_id, after))
 
-    def follow_events(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
+    def follow_events(self, job_id: str, *, after: int = 0, away: Away | None = None) -> Iterator[Event]:
         """What has happened and what happens, until the job has ended."""
-        feed = Feed(
-            path=f"{_job(job_id)}/events",
-            params={},
-            parse=Event.model_validate_json,
-            place=lambda event: event.seq,
-            poll=lambda place: _page(self._event_page(job_id, place)),
-        )
-        return follow(self._transport, feed, after=after)
+        return self._transport.iterate(following.follow(reports.event_feed(job_id), self._patience(away), after))
 
     def logs(
         self,
@@ -209,29 +251,32 @@ class Client:
         *,
         rank: int | None = None,
         stream: str | None = None,
+        generation: int | None = None,
+        search: str | None = None,
         tail: int | None = None,
         after: int = 0,
     ) -> Iterator[LogLine]:
-        """Lines of output so far: those after line `after`, or the last `tail` ones."""
-        chosen = {"rank": rank, "stream": stream}
-        page = self._log_page(job_id, {**chosen, "tail": tail} if tail is not None else {**chosen, "line": after + 1})
-        while page.items:
-            yield from page.items
-            page = self._log_page(job_id, {**chosen, "line": page.items[-1].line + 1})
+        """Lines of output so far: those after line `after`, or the last `tail` ones; of all ranks or of one.
+
+        Args:
+            search: only lines that hold this text.
+        """
+        which = reports.Lines(rank, stream, generation, search)
+        return self._transport.iterate(reports.logs(job_id, which, tail=tail, after=after))
 
     def follow_logs(
-        self, job_id: str, *, rank: int | None = None, stream: str | None = None, after: int = 0
+        self,
+        job_id: str,
+        *,
+        rank: int | None = None,
+        stream: str | None = None,
+        generation: int | None = None,
+        after: int = 0,
+        away: Away | None = None,
     ) -> Iterator[LogLine]:
         """Lines of output after line `after` as they come, until no more will."""
-        chosen = {"rank": rank, "stream": stream}
-        feed = Feed(
-            path=f"{_job(job_id)}/logs",
-            params=chosen,
-            parse=LogLine.model_validate_json,
-            place=lambda line: line.line,
-            poll=lambda place: _page(self._log_page(job_id, {**chosen, "line": place + 1})),
-        )
-        return follow(self._transport, feed, after=after)
+        feed = reports.log_feed(job_id, reports.Lines(rank, stream, generation))
+        return self._transport.iterate(following.follow(feed, self._patience(away), after))
 
     def metrics(
         self,
@@ -241,89 +286,51 @@ class Client:
         from_step: int | None = None,
         to_step: int | None = None,
         max_points: int | None = None,
-    ) -> MetricsAnswer:
-        """Series of metrics by step; `max_points` puts them into bins of min, mean and max."""
-        params = {"name": list(names) or None, "from_step": from_step, "to_step": to_step, "max_points": max_points}
-        answer = self._transport.get(f"{_job(job_id)}/metrics", params=params)
-        return _read(MetricsAnswer, answer)
+    ) -> Metrics:
+        """Series of metrics by step; `.to_pandas()` makes a frame of them.
+
+        Args:
+            max_points: put the points of each series into at most so many bins of mean, min and max.
+        """
+        return self._transport.run(reports.metrics(job_id, names, from_step, to_step, max_points))
+
+    def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
+        """The checkpoints that are good to resume from, newest first."""
+        return self._transport.iterate(files.checkpoints(job_id))
 
     def artifacts(self, job_id: str) -> Iterator[Artifact]:
         """The files that the job left, by path."""
-        for page in self._pages(f"{_job(job_id)}/artifacts", {}, ArtifactPage):
-            yield from page.items
+        return self._transport.iterate(files.artifacts(job_id))
 
     def download_artifacts(
-        self, job_id: str, folder: str | Path, *, progress: downloads.Progress | None = None
+        self, job_id: str, folder: str | Path, *, progress: Progress | None = None
     ) -> Sequence[Path]:
         """Every file that the job left, under `folder`; what is there already is left alone."""
-        return downloads.fetch_all(self._transport, job_id, self.artifacts(job_id), Path(folder), progress)
+        found = [*self.artifacts(job_id)]
+        return self._transport.run(files.download_all(job_id, found, Path(folder), self._transport.retries, progress))
 
     def download_artifact(
-        self, job_id: str, artifact: Artifact, target: str | Path, *, progress: downloads.Progress | None = None
+        self, job_id: str, artifact: Artifact, target: str | Path, *, progress: Progress | None = None
     ) -> Path:
         """One file that the job left, as `target`: whole and checked, or not at all."""
-        return downloads.fetch(self._transport, job_id, artifact, Path(target), progress)
+        flow = files.download(job_id, artifact, Path(target), self._transport.retries, progress)
+        return self._transport.run(flow)
 
     def upload_bundle(self, folder: str | Path, *, uploading: Uploading | None = None) -> Bundle:
         """Send a folder, unless the service has exactly it; see `shunter.bundle` for what is left out."""
-        with packing.pack(folder) as archive:
-            bundle_id = f"bun_{archive.digest}"
-            known = self._transport.exists(f"/v1/bundles/{bundle_id}")
-            if uploading:
-                uploading(archive, known)
-            if known:
-                return Bundle(id=bundle_id, size_bytes=archive.size_bytes)
-            answer = self._transport.post(
-                "/v1/bundles",
-                content=archive.chunks,
-                content_type="application/gzip",
-                headers={"Content-Length": str(archive.size_bytes)},
-            )
-            return _read(Bundle, answer)
+        return self._transport.run(files.upload(folder, uploading))
 
     def providers(self) -> Sequence[ProviderInfo]:
         """The configured provider instances and how they are."""
-        return _read(ProviderPage, self._transport.get("/v1/providers")).items
+        return self._transport.run(service.providers())
+
+    def me(self) -> Me:
+        """The key that is sent, and what it allows."""
+        return self._transport.run(service.me())
 
     def readiness(self) -> Readiness:
         """Whether the service can serve; raises `ServerError` where it cannot."""
-        return _read(Readiness, self._transport.get("/readyz"))
+        return self._transport.run(service.readiness())
 
-    def _newer(self, job_id: str, seen: Job | None, hold_s: float) -> Job:
-        """The job; with `hold_s` the service answers when it has changed since it was seen, or after that time."""
-        params = {"wait_s": hold_s, "after_revision": seen.revision} if seen and hold_s else {}
-        return _read(Job, self._transport.get(_job(job_id), params=params, wait_s=hold_s))
-
-    def _event_page(self, job_id: str, after: int) -> EventPage:
-        answer = self._transport.get(f"{_job(job_id)}/events", params={"after": after})
-        return _read(EventPage, answer)
-
-    def _log_page(self, job_id: str, params: Mapping[str, Any]) -> LogPage:
-        return _read(LogPage, self._transport.get(f"{_job(job_id)}/logs", params=params))
-
-    def _pages(self, path: str, params: Mapping[str, Any], kind: type[PageT]) -> Iterator[PageT]:
-        cursor = None
-        while True:
-            page = _read(kind, self._transport.get(path, params={**params, "cursor": cursor}))
-            yield page
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-
-def _job(job_id: str) -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}"
-
-
-def _read(kind: type[AnswerT], response: httpx.Response) -> AnswerT:
-    try:
-        return kind.model_validate_json(response.content)
-    except ValidationError as error:
-        raise ShunterError(
-            f"{response.url.copy_with(query=None)} did not answer a {kind.__name__}",
-            hint="is it a Shunter service, and of this version?",
-        ) from error
-
-
-def _page(page: EventPage | LogPage) -> Page[Any]:
-    return Page(page.items, page.ended)
+    def _patience(self, away: Away | None) -> Patience:
+        return Patience(self._transport.retries, FOLLOW_PATIENCE_S, away)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from rich.live import Live
     from shunter_schemas.api import Job
 
+    from shunter.retries import Away, Outage
+
 _PLAIN_EVERY_S = 5.0
+_AWAY_EVERY_S = 60.0
 
 
 class Display(Protocol):
@@ -32,11 +36,34 @@ class Display(Protocol):
         """The job as it is now."""
         ...
 
+    def away(self, outage: Outage | None) -> None:
+        """The service does not answer; None: it does again."""
+        ...
+
 
 def make_display(stream: TextIO | None = None) -> Display:
-    """What suits the stream (default: standard output): live on a terminal, plain lines otherwise."""
+    """What suits the stream (default: standard output): live on a terminal, plain lines otherwise.
+
+    In a notebook the cell shows it, unless a stream is given.
+    """
+    from shunter.notebook import NotebookDisplay, in_notebook
+
+    if stream is None and in_notebook():
+        return NotebookDisplay()
     target: TextIO = sys.stdout if stream is None else stream
     return LiveDisplay(target) if target.isatty() else PlainDisplay(target)
+
+
+@contextmanager
+def shown(
+    progress: Callable[[Job], None] | bool | None, away: Away | None
+) -> Iterator[tuple[Callable[[Job], None] | None, Away | None]]:
+    """What is called with the job and while the service is away: the caller's own, or with True a display."""
+    if progress is not True:
+        yield progress or None, away
+        return
+    with make_display() as display:
+        yield display.show, away or display.away
 
 
 def status_line(job: Job) -> str:
@@ -86,6 +113,12 @@ def waiting_words(job: Job) -> str:
     return f"waiting: {waiting.detail or waiting.reason}{place}"
 
 
+def away_words(outage: Outage) -> str:
+    """That the service does not answer, since when, and why."""
+    since = outage.since.astimezone().strftime("%H:%M:%S")
+    return f"no answer from the service since {since} ({duration(outage.lasted_s)}); trying on: {outage.error}"
+
+
 def summary(job: Job) -> str:
     """How an ended job ended, in one line."""
     begun = job.started_at or job.created_at
@@ -102,14 +135,38 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
+class AwayLines:
+    """Says on a stream when the service is away, again each minute, and when it is back."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._outage: Outage | None = None
+        self._told_at_s = 0.0
+
+    def __call__(self, outage: Outage | None) -> None:
+        """Print a line if there is news."""
+        now, stream = time.monotonic(), self._stream or sys.stderr
+        if outage is None:
+            if self._outage is not None:
+                print(f"the service answers again after {duration(self._outage.lasted_s)}", file=stream, flush=True)
+        elif self._outage is None or now - self._told_at_s >= _AWAY_EVERY_S:
+            print(away_words(outage), file=stream, flush=True)
+            self._told_at_s = now
+        self._outage = outage
+
+
 class PlainDisplay:
-    """A line for each change of state or of the reason to wait, and every few seconds while the training moves."""
+    """A line for each change of state or of the reason to wait, and every few seconds while the training moves.
+
+    That the service is away is said on standard error.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._last_line = ""
         self._last_news: tuple[str, str] = ("", "")
         self._last_at_s = 0.0
+        self._away_lines = AwayLines()
 
     def __enter__(self) -> Self:
         return self
@@ -129,15 +186,22 @@ class PlainDisplay:
         self._last_line, self._last_news, self._last_at_s = line, news, time.monotonic()
         print(f"{job.id}  {line}", file=self._stream, flush=True)
 
+    def away(self, outage: Outage | None) -> None:
+        """Say it, if it is news."""
+        self._away_lines(outage)
+
 
 class LiveDisplay:
-    """Lines that stay in place: name, state and clock; a bar with the figures; why it waits."""
+    """Lines that stay in place: name, state and clock; a bar with the figures; why it waits; an outage."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._live: Live = Live(console=Console(file=stream), refresh_per_second=4, transient=False)
+        self._job: Job | None = None
+        self._outage: Outage | None = None
+        console = Console(file=stream)
+        self._live: Live = Live(console=console, get_renderable=self._drawn, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -150,7 +214,20 @@ class LiveDisplay:
 
     def show(self, job: Job) -> None:
         """Draw the job anew."""
-        self._live.update(_drawn(job))
+        self._job = job
+
+    def away(self, outage: Outage | None) -> None:
+        """Draw that the service does not answer; the clock goes on."""
+        self._outage = outage
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        lines = [] if self._job is None else _drawn(self._job)
+        if self._outage is not None:
+            lines.append(Text(away_words(self._outage), style="red"))
+        return Group(*lines)
 
 
 _COLOURS: Mapping[State, str] = {
@@ -162,8 +239,7 @@ _COLOURS: Mapping[State, str] = {
 }
 
 
-def _drawn(job: Job) -> RenderableType:
-    from rich.console import Group
+def _drawn(job: Job) -> list[RenderableType]:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -187,7 +263,7 @@ def _drawn(job: Job) -> RenderableType:
         lines.append(figures_)
     if job.waiting and job.state not in TERMINAL_STATES:
         lines.append(Text(waiting_words(job), style="yellow"))
-    return Group(*lines)
+    return lines
 
 
 def _loss(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -15,20 +14,26 @@ class Message:
     id: str
 
 
-def read_messages(lines: Iterable[str]) -> Iterator[Message]:
-    """The messages in a stream of lines without their line ends; comments and an unfinished last event are dropped."""
-    event, last_id, data = "", "", list[str]()
-    for line in lines:
+class Messages:
+    """Takes a stream line by line, without line ends; comments and an unfinished last event make no message."""
+
+    def __init__(self) -> None:
+        self._event = ""
+        self._data: list[str] = []
+        self._last_id = ""
+
+    def take(self, line: str) -> Message | None:
+        """The message that this line completes."""
         if not line:
-            if data:
-                yield Message(event or "message", "\n".join(data), last_id)
-            event, data = "", []
-            continue
+            message = Message(self._event or "message", "\n".join(self._data), self._last_id) if self._data else None
+            self._event, self._data = "", []
+            return message
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "event":
-            event = value
+            self._event = value
         elif name == "data":
-            data.append(value)
+            self._data.append(value)
         elif name == "id" and "\0" not in value:
-            last_id = value
+            self._last_id = value
+        return None

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from shunter import Client
 from support.api_process import ApiProcess, running_api
+from support.both_clients import KINDS, Kind, client_of
 
 
 @pytest.fixture(scope="session")
@@ -13,8 +14,22 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
         yield process
 
 
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Blocking, or for an event loop."""
+    kind: Kind = request.param
+    return kind
+
+
 @pytest.fixture
-def client(api: ApiProcess) -> Iterator[Client]:
+def client(api: ApiProcess, kind: Kind) -> Iterator[Client]:
+    """Both kinds of client, one after the other."""
+    with client_of(kind, api.url, api.key) as client:
+        yield client
+
+
+@pytest.fixture
+def blocking_client(api: ApiProcess) -> Iterator[Client]:
     with Client(api.url, api.key) as client:
         yield client
 

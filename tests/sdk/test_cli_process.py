@@ -23,6 +23,11 @@ def environment(api: ApiProcess) -> dict[str, str]:
     return {**os.environ, "SHUNTER_DATA_DIR": str(api.data_dir), "TERM": "xterm", "COLUMNS": "120"}
 
 
+@pytest.fixture
+def client(blocking_client: Client) -> Client:
+    return blocking_client
+
+
 @contextmanager
 def started(api: ApiProcess, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(

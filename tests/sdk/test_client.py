@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 from shunter import Client, errors
 from shunter_schemas.api import Job
 from shunter_schemas.states import Reason, State
 from support.api_process import ApiProcess
+from support.both_clients import Kind
 from support.documents import changed, script, tiny_lm
 
 
@@ -92,12 +92,13 @@ def test_a_wrong_document_names_every_fault_and_nothing_is_stored(client: Client
     assert list(client.list(name="never-stored")) == []
 
 
-def test_jobs_are_listed_over_pages_and_by_filters(client: Client) -> None:
-    made = [client.submit(changed(tiny_lm(), {"name": "paged", "labels": {"n": str(n)}})).id for n in range(5)]
+def test_jobs_are_listed_over_pages_and_by_filters(client: Client, kind: Kind) -> None:
+    name = f"paged-{kind}"
+    made = [client.submit(changed(tiny_lm(), {"name": name, "labels": {"n": str(n)}})).id for n in range(5)]
 
-    assert [job.id for job in client.list(name="paged", page_size=2)] == made[::-1]
-    assert [job.id for job in client.list(name="paged", labels={"n": "3"})] == [made[3]]
-    assert list(client.list(name="paged", states=["running"])) == []
+    assert [job.id for job in client.list(name=name, page_size=2)] == made[::-1]
+    assert [job.id for job in client.list(name=name, labels={"n": "3"})] == [made[3]]
+    assert list(client.list(name=name, states=["running"])) == []
 
 
 @pytest.mark.parametrize("job_id", ["job_01kb9m4t8zq3v5x7y9a1c3e5g7", "nonsense", "../../readyz", "a b?c=d#e"])
@@ -236,13 +237,3 @@ def test_artifacts_are_listed_and_fetched_whole(client: Client, api: ApiProcess,
 def test_providers_and_readiness_are_typed(client: Client) -> None:
     assert [provider.name for provider in client.providers()] == ["local"]
     assert client.readiness().status == "ready"
-
-
-def test_something_else_that_answers_is_said_plainly() -> None:
-    page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>It works!</html>"))
-
-    with (
-        Client("http://elsewhere.test", "k", transport=page) as client,
-        pytest.raises(errors.ShunterError, match="a Job"),
-    ):
-        client.get("job_1")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
     from shunter_schemas.api import Artifact
 
-    from shunter.downloads import Progress
+    from shunter.flows.files import Progress
 
 
 @contextmanager

@@ -1,0 +1,25 @@
+"""The service about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shunter_schemas.api import Me, ProviderInfo, ProviderPage, Readiness
+
+from shunter.flows.answers import get
+from shunter.steps import Flow, ask
+
+
+def me() -> Flow[Me]:
+    """The key that is sent, and what it allows."""
+    return ask(get(Me, "/v1/me"))
+
+
+def providers() -> Flow[Sequence[ProviderInfo]]:
+    """The configured provider instances."""
+    return (yield from ask(get(ProviderPage, "/v1/providers"))).items
+
+
+def readiness(*, tries: int | None = None) -> Flow[Readiness]:
+    """Whether the service can serve."""
+    return ask(get(Readiness, "/readyz", tries=tries))
