@@ -256,6 +256,9 @@ class Desired(_Message):
     assignment: Assignment | None = None
     """Sent while `phase` is `run` and the agent's status shows a lower generation."""
     reason: str = ""
+    checkpoint: int = 0
+    """With `run`: grows each time that somebody asks for a checkpoint. The first value that comes with a generation
+    asks for nothing."""
 
 
 class SyncAnswer(_Message):

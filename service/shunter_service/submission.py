@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from shunter_service.answers import encode, entity_tag
 from shunter_service.context import Service
-from shunter_service.views import URGENCIES, job_view
+from shunter_service.views import job_view
 
 PATH = "/v1/jobs"
 _BUNDLE_INPUT = "bundle:"
@@ -81,7 +81,7 @@ def _insert(conn: Connection, key: ApiKey, job: JobSpec, body: bytes, digest: st
         spec_text=body.decode(),
         name=job.name,
         labels=job.labels,
-        priority=URGENCIES[job.priority],
+        priority=jobs.URGENCIES[job.priority],
     )
     answer = encode(job_view(row))
     headers = {"Location": f"{PATH}/{row.id}", "ETag": entity_tag(row.revision, answer)}

@@ -25,14 +25,16 @@ from shunter_schemas.states import Health, NodeState, State
 from shunter_store.artifacts import ArtifactRow
 from shunter_store.bundles import BundleRow
 from shunter_store.events import EventRow, TransitionRow
-from shunter_store.jobs import JobLine, JobRow
+from shunter_store.job_lists import JobLine
+from shunter_store.jobs import URGENCIES, JobRow
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.metrics import ProgressRow
 from shunter_store.providers import ProviderRow
 
-_PRIORITIES: Mapping[int, Literal["low", "normal", "high"]] = {1: "high", 2: "normal", 3: "low"}
-URGENCIES: Mapping[str, int] = {word: number for number, word in _PRIORITIES.items()}
+_PRIORITIES = cast(
+    "Mapping[int, Literal['low', 'normal', 'high']]", {number: word for word, number in URGENCIES.items()}
+)
 _RESOURCES = ("events", "logs", "metrics", "artifacts", "checkpoints", "cancel")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import jobs
+from shunter_store import wishes
 from support.service_app import App, served_app
 from support.store_rows import new_job
 from support.waiting import wait_until
@@ -108,7 +108,7 @@ async def test_a_stream_goes_on_behind_the_last_event_that_was_seen(served: App)
 async def test_many_events_come_whole(served: App) -> None:
     job = new_job(served.database)
     for _ in range(300):
-        served.database.write(lambda conn: jobs.request_cancel(conn, job.id, by="tests"))
+        served.database.write(lambda conn: wishes.request_cancel(conn, job.id, by="tests"))
     part = served.worker_part(job.id)
     part.end(Reason.CANCELLED_BY_USER)
 

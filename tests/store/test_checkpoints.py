@@ -3,9 +3,10 @@
 import pytest
 from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_store import checkpoints
+from shunter_store.checkpoints import CheckpointRow
 from shunter_store.database import Database
 from shunter_store.tables import jobs as jobs_table
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 from support.node_messages import file_entry
 from support.store_rows import new_job
 
@@ -60,7 +61,7 @@ def test_the_latest_is_of_the_newest_generation_and_not_pruned(database: Databas
     add(database, job, 20, generation=2)
     add(database, job, 30, generation=2)
 
-    database.write(lambda conn: checkpoints.mark_pruned(conn, job, 2, 30))
+    database.write(lambda conn: checkpoints.prune(conn, of_step(conn, job, 2, 30)))
 
     latest = database.read(lambda conn: checkpoints.latest(conn, job))
     assert latest is not None
@@ -88,7 +89,7 @@ def test_what_was_pruned_is_not_pruned_again(database: Database) -> None:
     job = new_job(database).id
     for step in (10, 20, 30):
         add(database, job, step)
-    database.write(lambda conn: checkpoints.mark_pruned(conn, job, 1, 10))
+    database.write(lambda conn: checkpoints.prune(conn, of_step(conn, job, 1, 10)))
 
     found = database.read(lambda conn: checkpoints.to_prune(conn, job, 1))
 
@@ -108,6 +109,11 @@ def add(
     files = [file_entry(job_id, f"part-{node_rank}", generation=generation)]
     part = CheckpointUploaded.model_validate({"step": step, "node_rank": node_rank, "files": files, "values": values})
     return database.write(lambda conn: checkpoints.add_part(conn, job_id, generation, part, num_nodes=num_nodes))
+
+
+def of_step(conn: Connection, job_id: str, generation: int, step: int) -> CheckpointRow:
+    [row] = [row for row in checkpoints.page(conn, job_id) if (row.generation, row.step) == (generation, step)]
+    return row
 
 
 def steps(database: Database, job_id: str) -> list[tuple[int, int]]:

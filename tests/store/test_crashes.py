@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shunter_schemas.ids import new_id
 from shunter_schemas.states import Reason
-from shunter_store import jobs, ledger, steps, sync
+from shunter_store import jobs, ledger, steps, sync, wishes
 from shunter_store.columns import metadata
 from shunter_store.database import Database
 from shunter_store.lifecycle import Trigger
@@ -44,7 +44,7 @@ def end(database: Database) -> Operation:
 
 def cancel(database: Database) -> Operation:
     job = new_job(database)
-    return lambda conn: jobs.request_cancel(conn, job.id, by="tester")
+    return lambda conn: wishes.request_cancel(conn, job.id, by="tester")
 
 
 def intend(database: Database) -> Operation:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import due, jobs, outbox, steps
+from shunter_store import due, outbox, steps, wishes
 from shunter_store.database import Database
 from shunter_store.errors import StaleStep
 from shunter_store.lifecycle import Trigger
@@ -105,7 +105,7 @@ def test_stops_come_first_then_priority_then_the_longest_due(database: Database)
     stopped = new_job(database, priority=3)
     for age_s, job in enumerate([stopped, second_normal, normal, high, low], 1):
         due_since(database, job.id, age_s)
-    database.write(lambda conn: jobs.request_cancel(conn, stopped.id, by="tester"))
+    database.write(lambda conn: wishes.request_cancel(conn, stopped.id, by="tester"))
 
     claims = database.write(lambda conn: due.claim(conn, owner="w", limit=10))
 

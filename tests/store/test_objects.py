@@ -88,6 +88,36 @@ def test_a_deleted_object_is_gone(store: ObjectStore) -> None:
     assert not store.exists(KEY)
 
 
+def test_everything_below_a_folder_goes_but_what_is_kept_and_what_lies_beside_it(store: ObjectStore) -> None:
+    keys = ["job_1/1/a", "job_1/1/logs/b", "job_1/2/c", "job_1/2/kept", "job_10/1/d", "job_2/1/e"]
+    for key in keys:
+        store.put(key, [b"abc"])
+
+    gone = store.delete_below("job_1/", kept=["job_1/2/kept"])
+
+    assert gone == 3
+    assert [key for key in keys if store.exists(key)] == ["job_1/2/kept", "job_10/1/d", "job_2/1/e"]
+
+
+def test_a_folder_that_is_not_there_is_deleted_without_a_word(store: ObjectStore) -> None:
+    assert store.delete_below("job_1/") == 0
+
+
+@pytest.mark.parametrize("folder", ["job_1", "/", "", "../", "a/../", ".unfinished/"])
+def test_only_a_folder_of_objects_is_emptied(store: ObjectStore, folder: str) -> None:
+    with pytest.raises(BadKey):
+        store.delete_below(folder)
+
+
+def test_an_emptied_folder_of_this_machine_is_removed(tmp_path: Path) -> None:
+    store = ObjectStore(f"file://{tmp_path}")
+    store.put("job_1/1/logs/b", [b"abc"])
+
+    store.delete_below("job_1/")
+
+    assert not (tmp_path / "job_1").exists()
+
+
 def test_a_folder_is_no_object(store: ObjectStore) -> None:
     store.put(KEY, [b"abc"])
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase, SyncRequest
 from shunter_schemas.states import NodeState
-from shunter_store import ledger, sync, watch
+from shunter_store import ledger, sync, watch, wishes
 from shunter_store.database import Database
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
@@ -14,7 +14,7 @@ from shunter_store.settings import Pace
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import jobs as jobs_table
 from sqlalchemy import Connection, delete, event
-from support.exchanges import NOW, exchange, one_node, row, set_node, told, want
+from support.exchanges import NOW, exchange, one_node, row, set_job, set_node, told, want
 from support.node_messages import boot, points, sync_request
 from support.store_rows import advance, intend, new_job, new_node
 
@@ -31,6 +31,19 @@ def test_the_assignment_is_sent_until_the_agent_shows_its_generation(
     assert (desired.phase, desired.generation, desired.handle) == (Phase.RUN, 1, "i-1")
     assert (desired.assignment is not None) is sent
     assert not sent or (desired.assignment is not None and desired.assignment.ranks.world_size == 1)
+
+
+def test_a_wish_for_a_checkpoint_is_handed_out_with_the_generation_that_runs(database: Database) -> None:
+    node = one_node(database)
+    advance(database, node.job_id, *RUNNING)
+    before = exchange(database, node).desired
+
+    database.write(lambda conn: wishes.request_checkpoint(conn, node.job_id, by="me"))
+    after = exchange(database, node).desired
+    set_job(database, node, generation=2)
+    outdated = exchange(database, node).desired
+
+    assert [answer.checkpoint for answer in (before, after, outdated)] == [0, 1, 0]
 
 
 def test_a_node_that_holds_gets_no_assignment(database: Database) -> None:
@@ -63,6 +76,18 @@ def test_a_lease_is_committed_before_it_is_granted(database: Database) -> None:
 
     assert (answer.lease.expires_in_s, answer.lease.stop_in_s) == (100.0, 40.0)
     assert row(database, node).lease_granted_until == NOW + timedelta(seconds=100)
+
+
+def test_a_new_limit_reaches_the_node_in_its_next_exchange(database: Database) -> None:
+    node = one_node(database)
+    exchange(database, node)
+
+    database.write(lambda conn: ledger.limit(conn, [node.id], NOW + timedelta(seconds=40)))
+    limited = exchange(database, node)
+    database.write(lambda conn: ledger.limit(conn, [node.id], None))
+    lifted = exchange(database, node)
+
+    assert (limited.lease.stop_in_s, lifted.lease.stop_in_s) == (40.0, None)
 
 
 def test_a_node_without_a_lease_is_granted_none(database: Database) -> None:

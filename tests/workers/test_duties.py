@@ -23,6 +23,7 @@ from shunter_store.objects import ObjectStore
 from shunter_store.sqltypes import now_as_time
 from shunter_store.tables import job_due
 from shunter_workers.claiming import AT_ONCE, Claimer
+from shunter_workers.duties.collector import Collector
 from shunter_workers.duties.pruner import Pruner, kept_by
 from shunter_workers.duties.relay import Relay
 from shunter_workers.duties.snapshot import Snapshot
@@ -257,7 +258,8 @@ async def test_checkpoints_beyond_what_the_document_keeps_are_deleted(database: 
         )
         database.write(lambda conn, part=part: checkpoints.add_part(conn, job.id, 1, part, num_nodes=1))  # type: ignore[misc]
 
-    await Pruner(database, f"file://{tmp_path}/objects").work()
+    await Pruner(database).work()
+    await Collector(database, f"file://{tmp_path}/objects").work()
 
     kept = [row.step for row in database.read(lambda conn: checkpoints.page(conn, job.id)) if row.pruned_at is None]
     assert kept == [3, 2]

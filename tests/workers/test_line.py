@@ -9,7 +9,7 @@ from typing import Any
 from shunter_planner.values import as_json
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.states import State
-from shunter_store import jobs, ledger
+from shunter_store import jobs, ledger, wishes
 from shunter_store.database import Database
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NewNode
@@ -92,7 +92,7 @@ def test_jobs_that_wait_for_something_else_stand_in_another_line(database: Datab
 
 def test_a_cancelled_job_holds_nobody_up(database: Database) -> None:
     gone, mine = waiting(database, 9), waiting(database, 1)
-    database.write(lambda conn: jobs.request_cancel(conn, gone, by="me"))
+    database.write(lambda conn: wishes.request_cancel(conn, gone, by="me"))
 
     assert first(database, 5) == [mine]
 

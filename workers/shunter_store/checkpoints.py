@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from shunter_schemas.node_sync import CheckpointUploaded
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
+from shunter_store import garbage
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import PerDialect, db_now
 from shunter_store.tables import checkpoint_parts, checkpoints, jobs
@@ -26,6 +27,21 @@ class CheckpointRow:
     size: int
     committed_at: datetime
     pruned_at: datetime | None
+    origin_job: str | None = None
+    """The job that wrote it, if another one did; with `origin_generation` and `step` it names the same bytes there."""
+    origin_generation: int | None = None
+
+    @property
+    def origin(self) -> tuple[str, int]:
+        """The job and generation that wrote it."""
+        if self.origin_job is None or self.origin_generation is None:
+            return self.job_id, self.generation
+        return self.origin_job, self.origin_generation
+
+    @property
+    def objects(self) -> list[str]:
+        """Keys of its files."""
+        return [str(entry["object"]) for entry in self.files]
 
 
 _OF_JOB = checkpoints.c.job_id == bindparam("job")
@@ -52,6 +68,28 @@ _KEPT = select(*columns_of(CheckpointRow, checkpoints)).where(_OF_JOB, checkpoin
 _LATEST = _KEPT.order_by(*_NEWEST).limit(1)
 _ALL_KEPT = _KEPT.order_by(*_NEWEST)
 _PAGE = select(*columns_of(CheckpointRow, checkpoints)).where(_OF_JOB).order_by(*_NEWEST).limit(bindparam("limit"))
+_ALL_KEPT_FOR_GOOD = _ALL_KEPT.with_for_update()
+_OF_JOB_EVER = select(*columns_of(CheckpointRow, checkpoints)).where(_OF_JOB)
+_HOLDERS = (
+    select(checkpoints.c.job_id, checkpoints.c.pruned_at)
+    .where(
+        checkpoints.c.step == bindparam("at_step"),
+        or_(
+            and_(
+                checkpoints.c.job_id == bindparam("by_job"),
+                checkpoints.c.generation == bindparam("by_generation"),
+                checkpoints.c.origin_job.is_(None),
+            ),
+            and_(
+                checkpoints.c.origin_job == bindparam("by_job"),
+                checkpoints.c.origin_generation == bindparam("by_generation"),
+            ),
+        ),
+    )
+    .order_by(checkpoints.c.job_id)
+    .with_for_update()
+)
+_BORROW = insert(checkpoints)
 _PRUNED = (
     update(checkpoints)
     .where(
@@ -118,6 +156,54 @@ def to_prune(conn: Connection, job_id: str, keep: int, *, best: str | None = Non
     return [row for row in spare if row is not lowest]
 
 
-def mark_pruned(conn: Connection, job_id: str, generation: int, step: int) -> None:
-    """Never offer this one again. Mark first, delete the objects after: a crash between leaves bytes, not a lie."""
-    conn.execute(_PRUNED, {"job": job_id, "of_generation": generation, "at_step": step})
+def prune(conn: Connection, row: CheckpointRow) -> None:
+    """Never offer this one again; its bytes go once no other job holds it."""
+    shared = _is_shared(conn, row)
+    key = {"job": row.job_id, "of_generation": row.generation, "at_step": row.step}
+    if conn.execute(_PRUNED, key).rowcount and not shared:
+        garbage.put(conn, keys=row.objects)
+
+
+def latest_for_good(conn: Connection, job_id: str) -> CheckpointRow | None:
+    """`latest`, which nobody prunes until this transaction has ended."""
+    kept = all_of(CheckpointRow, conn.execute(_ALL_KEPT_FOR_GOOD, {"job": job_id}))
+    return kept[0] if kept else None
+
+
+def borrow(conn: Connection, row: CheckpointRow, job_id: str) -> None:
+    """Let another job begin with this checkpoint: it is that job's own of generation 0, with the same bytes."""
+    job, generation = row.origin
+    values = {
+        "job_id": job_id,
+        "generation": 0,
+        "step": row.step,
+        "files": row.files,
+        "values": row.values,
+        "size": row.size,
+        "committed_at": row.committed_at,
+        "origin_job": job,
+        "origin_generation": generation,
+    }
+    conn.execute(_BORROW, values)
+
+
+def let_go(conn: Connection, job_id: str) -> set[str]:
+    """Give up all checkpoints of a job whose record goes; returns the objects below its folder that others hold.
+
+    Those of other jobs that nobody else holds become garbage here; the caller sees to the job's own folder.
+    """
+    kept: set[str] = set()
+    for row in all_of(CheckpointRow, conn.execute(_OF_JOB_EVER, {"job": job_id})):
+        shared = _is_shared(conn, row)
+        if row.origin_job is None and shared:
+            kept.update(row.objects)
+        elif row.origin_job is not None and row.pruned_at is None and not shared:
+            garbage.put(conn, keys=row.objects)
+    return kept
+
+
+def _is_shared(conn: Connection, row: CheckpointRow) -> bool:
+    """Whether another job holds it too. The rows stay locked: of two that let go at once, the second sees the first."""
+    job, generation = row.origin
+    holders = conn.execute(_HOLDERS, {"by_job": job, "by_generation": generation, "at_step": row.step}).all()
+    return any(holder.job_id != row.job_id and holder.pruned_at is None for holder in holders)

@@ -6,6 +6,7 @@ StoreError
 │   ├── SlotsTaken       another node holds one of the slots of a shared host
 │   ├── KeyTaken         the Idempotency-Key was stored by somebody else meanwhile: read it again
 │   └── ObjectExists     an object is written once, and this key holds other bytes
+├── RevisionChanged      the row is not what the user saw any more; nothing was written
 ├── StaleStep            the job's fence moved: another worker has the job, nothing was written
 ├── IdempotencyMismatch  the key was used for another body
 └── UnusableDatabase     the database or its library cannot be used; the text says what to do
@@ -58,6 +59,14 @@ class ObjectExists(Conflict):
     def __init__(self, key: str) -> None:
         super().__init__("object_exists", f"the object {key} exists and holds other bytes")
         self.key = key
+
+
+class RevisionChanged(StoreError):
+    """The job changed since the user read it; nothing was written."""
+
+    def __init__(self, job_id: str, revision: int) -> None:
+        super().__init__(f"{job_id} has revision {revision} by now: read it again")
+        self.revision = revision
 
 
 class StaleStep(StoreError):

@@ -96,6 +96,12 @@ def write_numbered(conn: Connection, job_id: str, first_seq: int, new: Sequence[
         )
 
 
+def write_each(conn: Connection, numbered: Sequence[tuple[str, int]], type_: str, data: Mapping[str, Any]) -> None:
+    """The same event for several jobs, by id and number; the caller took the numbers in this same transaction."""
+    if numbered:
+        conn.execute(_INSERT, [{"job_id": job_id, "seq": seq, "type": type_, "data": data} for job_id, seq in numbered])
+
+
 def page(conn: Connection, job_id: str, after: int = 0, limit: int = 100) -> list[EventRow]:
     """Events with a number above `after`, oldest first."""
     return all_of(EventRow, conn.execute(_PAGE, {"job": job_id, "after": after, "limit": limit}))

@@ -34,6 +34,7 @@ __all__ = [
     "get",
     "intend",
     "ledger_cost",
+    "limit",
     "mark_releasing",
     "mark_unknown",
     "observe_scan",
@@ -119,6 +120,11 @@ _WANT = update(nodes).where(
 _WANT_IDLE = _WANT.values(_WANTED)
 _WANT_RUN = _WANT.values(
     {**_WANTED, "run_generation": bindparam("at_generation"), "assignment": bindparam("task", type_=Json)}
+)
+_STOP_AT = (
+    update(nodes)
+    .where(nodes.c.id.in_(bindparam("ids", expanding=True)), nodes.c.state != NodeState.GONE)
+    .values(stop_at=bindparam("until", type_=UtcTime))
 )
 _CLOSE = (
     update(nodes)
@@ -224,6 +230,12 @@ def want(  # noqa: PLR0913 - by keyword
         conn.execute(_WANT_RUN, {**wanted, "task": assignment})
     else:
         conn.execute(_WANT_IDLE, wanted)
+
+
+def limit(conn: Connection, node_ids: Sequence[str], stop_at: datetime | None) -> None:
+    """When the nodes have to stop by themselves, whoever they can reach then; their next exchange tells them."""
+    if node_ids:
+        conn.execute(_STOP_AT, {"ids": list(node_ids), "until": stop_at})
 
 
 def close_absent(conn: Connection, node_id: str, proof: Mapping[str, Any]) -> bool:

@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, Protocol
@@ -36,6 +37,8 @@ class _Backend(Protocol):
     def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]: ...
     def size(self, key: str) -> int | None: ...
     def delete(self, key: str) -> None: ...
+    def below(self, folder: str) -> Iterator[str]: ...
+    def tidy(self, folder: str) -> None: ...
 
 
 class ObjectStore:
@@ -82,6 +85,21 @@ class ObjectStore:
         """Remove the object; one that is not there is fine."""
         self._backend.delete(_checked(key))
 
+    def delete_below(self, folder: str, *, kept: Collection[str] = ()) -> int:
+        """Remove every object whose key begins with `folder` (which ends with `/`), except `kept`; how many went.
+
+        Raises:
+            BadKey
+        """
+        if not folder.endswith("/"):
+            raise BadKey(f"not a folder of objects: {folder!r}")
+        _checked(folder.removesuffix("/"))
+        going = [key for key in self._backend.below(folder) if key not in kept]
+        for key in going:
+            self._backend.delete(key)
+        self._backend.tidy(folder)
+        return len(going)
+
 
 class _Folder:
     """A folder of this machine: written beside, synced, then linked into place, which never replaces a file."""
@@ -126,6 +144,15 @@ class _Folder:
         if path.is_file():
             path.unlink(missing_ok=True)
 
+    def below(self, folder: str) -> Iterator[str]:
+        for place, _, names in os.walk(self._root / folder):
+            yield from ((Path(place) / name).relative_to(self._root).as_posix() for name in names)
+
+    def tidy(self, folder: str) -> None:
+        for place, _, _ in os.walk(self._root / folder, topdown=False):
+            with suppress(OSError):  # not empty
+                os.rmdir(place)
+
 
 class _Remote:
     """Any other fsspec file system. What comes is kept aside until it is whole and checked; object stores then show
@@ -162,6 +189,14 @@ class _Remote:
     def delete(self, key: str) -> None:
         if self.size(key) is not None:
             self._filesystem.rm_file(self._path(key))
+
+    def below(self, folder: str) -> Iterator[str]:
+        root = self._filesystem._strip_protocol(self._root)
+        for path in self._filesystem.find(self._path(folder)):
+            yield str(path).removeprefix(root).lstrip("/")
+
+    def tidy(self, folder: str) -> None:
+        """Folders are nothing of their own in an object store."""
 
     def _upload(self, key: str, source: Any) -> None:
         path = self._path(key)

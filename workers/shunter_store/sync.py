@@ -71,6 +71,7 @@ class _Scene:
     """None: the job's record was deleted."""
     job_health: Health | None
     job_generation: int
+    checkpoint_wish: int
     watched: bool
     desired_age_s: float
 
@@ -94,6 +95,7 @@ _MORE_COLUMNS: Final = (
     jobs.c.state,
     jobs.c.health,
     func.coalesce(jobs.c.generation, 0),
+    func.coalesce(jobs.c.checkpoint_wish, 0),
     func.coalesce(watches.c.until >= db_now(), False),
     db_now() - type_coerce(nodes.c.desired_at, Double),
 )
@@ -134,7 +136,11 @@ _FACTS = select(jobs.c.facts).where(jobs.c.id == bindparam("job"))
 _SET_FACTS = (
     update(jobs)
     .where(jobs.c.id == bindparam("job"))
-    .values(facts=bindparam("new_facts", type_=Json), revision=jobs.c.revision + 1)
+    .values(
+        facts=bindparam("new_facts", type_=Json),
+        source_commit=bindparam("commit"),
+        revision=jobs.c.revision + 1,
+    )
 )
 _RANKS_UP = (
     select(func.count())
@@ -315,7 +321,8 @@ def _record_commit(conn: Connection, job_id: str, commit: str) -> None:
     """Pin the commit of a git source at the first attempt; later ones use the same."""
     facts = conn.execute(_FACTS, {"job": job_id}).scalar_one()
     if "source_commit" not in facts:
-        conn.execute(_SET_FACTS, {"job": job_id, "new_facts": {**facts, "source_commit": commit}})
+        values = {"new_facts": {**facts, "source_commit": commit}, "commit": commit}
+        conn.execute(_SET_FACTS, {"job": job_id, **values})
 
 
 def _archive(conn: Connection, job_id: str, journal_id: str, told: Told) -> None:
@@ -361,6 +368,7 @@ def _desired(scene: _Scene, cursor: _Cursor, status: NodeStatus) -> Desired:
         handle=node.handle or "",
         assignment=Assignment.model_validate(node.assignment) if send else None,
         reason=node.desired_reason or "",
+        checkpoint=scene.checkpoint_wish if node.desired_generation == scene.job_generation else 0,
     )
 
 

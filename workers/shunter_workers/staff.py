@@ -17,6 +17,7 @@ from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor, Origin
 from shunter_workers.applying import Applier
 from shunter_workers.claiming import Claimer
+from shunter_workers.duties.collector import Collector
 from shunter_workers.duties.pruner import Pruner
 from shunter_workers.duties.relay import Relay
 from shunter_workers.duties.scanner import Scanner
@@ -100,7 +101,8 @@ def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: 
     duties = [
         Duty("relay", Relay(database, hints, claimer).work),
         Duty("sweep", sweep.work),
-        Duty("pruner", Pruner(database, settings.objects_url).work),
+        Duty("pruner", Pruner(database).work),
+        Duty("collector", Collector(database, settings.objects_url).work),
         Duty("snapshot", Snapshot(database, registry).work),
     ]
     for name in registry.names:

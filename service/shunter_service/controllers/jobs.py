@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 from shunter_schemas.api import Job, JobPage
 from shunter_schemas.states import State
-from shunter_store import events, jobs, ledger, metrics
+from shunter_store import events, job_lists, ledger, metrics, wishes
 from shunter_store.api_keys import ApiKey
 from sqlalchemy import Connection
 
@@ -93,15 +93,8 @@ class JobsController(Controller):
             raise bad_parameter("name", "holds a character that no name has")
 
         def read(conn: Connection) -> JobPage:
-            rows = jobs.page(
-                conn,
-                project=request.user.project,
-                before=before,
-                limit=limit + 1,
-                states=states or (),
-                name=name,
-                labels=labels,
-            )
+            where = job_lists.JobFilter(states=states or (), name=name, labels=tuple(labels.items()))
+            rows = job_lists.page(conn, project=request.user.project, where=where, before=before, limit=limit + 1)
             progress = metrics.progress(conn, [row.id for row in rows[:limit]])
             more = rows[limit - 1] if len(rows) > limit else None
             return JobPage(
@@ -137,7 +130,7 @@ class JobsController(Controller):
 
         def write(conn: Connection) -> None:
             own_job(conn, key, job_id)
-            jobs.request_cancel(conn, job_id, by=key.name)
+            wishes.request_cancel(conn, job_id, by=key.name)
 
         await service.db.awrite(write)
         return tagged(await read_job(service, key, job_id), status=202)

@@ -1,8 +1,7 @@
-"""Deletes checkpoints that the document does not ask to keep: first the row says so, then the bytes go."""
+"""Gives up checkpoints that the document does not ask to keep; the collector deletes their bytes."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final
 
@@ -11,7 +10,6 @@ from shunter_schemas.training import TrainingWorkload
 from shunter_store import checkpoints
 from shunter_store.checkpoints import CheckpointRow
 from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
 from shunter_store.tables import checkpoints as checkpoints_table
 from shunter_store.tables import jobs
 from sqlalchemy import Connection, func, select
@@ -32,10 +30,8 @@ _log = logging.getLogger(__name__)
 class Pruner:
     """Looks at every job with spare checkpoints."""
 
-    def __init__(self, database: Database, objects_url: str) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._objects_url = objects_url
-        self._objects: ObjectStore | None = None
 
     async def work(self) -> float:
         """One round."""
@@ -44,14 +40,7 @@ class Pruner:
         return EVERY_S
 
     async def _prune(self, row: CheckpointRow) -> None:
-        await self._database.awrite(lambda conn: checkpoints.mark_pruned(conn, row.job_id, row.generation, row.step))
-        await asyncio.to_thread(self._delete, row)
-
-    def _delete(self, row: CheckpointRow) -> None:
-        if self._objects is None:
-            self._objects = ObjectStore(self._objects_url)
-        for entry in row.files:
-            self._objects.delete(entry["object"])
+        await self._database.awrite(lambda conn: checkpoints.prune(conn, row))
         _log.info("pruned checkpoint %d of %s", row.step, row.job_id)
 
 

@@ -121,7 +121,7 @@ def _fill() -> None:
     after = ""
     while True:
         page = sa.select(jobs.c.id, jobs.c.project, jobs.c.created_at, *texts).where(jobs.c.id > after)
-        rows = conn.execute(page.order_by(jobs.c.id).limit(BATCH)).all()
+        rows: list[Any] = list(conn.execute(page.order_by(jobs.c.id).limit(BATCH)))
         if not rows:
             return
         after = rows[-1][0]
