@@ -44,6 +44,7 @@ from shunter_trainer.reports import Reports
 from shunter_trainer.seeds import step_seeder
 from shunter_trainer.strategies import strategy_for
 from shunter_trainer.strategies.base import Parts
+from shunter_trainer.strategies.names import unsaved_buffers
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -67,9 +68,9 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
 def by_hand(gang: Gang, workload: TrainingWorkload, batch: int) -> Iterator[None]:
     """A loop as one writes it; one step at each `next`."""
     table = cast(Any, build_data(workload, Places.from_environment()).train)._tokens
-    model = DistributedDataParallel(
-        build_model(workload, gang.device).module, gradient_as_bucket_view=True, broadcast_buffers=False
-    )
+    module = build_model(workload, gang.device).module
+    cast(Any, DistributedDataParallel)._set_params_and_buffers_to_ignore_for_model(module, unsaved_buffers(module))
+    model = DistributedDataParallel(module, gradient_as_bucket_view=True)
     optimizer = adamw(model)
     share = batch // gang.world_size
     generator = torch.Generator().manual_seed(17)
@@ -154,10 +155,12 @@ def rank_main(rounds: int, steps: int, batch: int) -> None:
         seconds = {}
         for run in (run_by_hand, trainer) if number % 2 else (trainer, run_by_hand):
             dist.barrier()
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             run(steps)
             dist.barrier()
-            seconds["by_hand" if run is run_by_hand else "trainer"] = time.perf_counter() - began
+            name = "by_hand" if run is run_by_hand else "trainer"
+            seconds[name] = time.perf_counter() - began
+            seconds[f"{name}_cpu"] = time.process_time() - cpu_began
         if gang.is_main:
             print(json.dumps(seconds), file=results, flush=True)
     dist.barrier()
@@ -201,6 +204,8 @@ def show(rounds: list[dict[str, float]], steps: int) -> None:
             f"by hand {steps / seconds['by_hand']:7.2f}  trainer {steps / seconds['trainer']:7.2f} steps/s  {ratio:.3f}"
         )
     print(f"trainer / by hand: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    cpu = [seconds["by_hand_cpu"] / seconds["trainer_cpu"] for seconds in rounds]
+    print(f"by CPU time of rank 0: median {statistics.median(cpu):.3f} ({min(cpu):.3f} to {max(cpu):.3f})")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ def models(tmp_path: Path) -> Path:
 def test_a_model_of_the_users_is_trained_and_exported_under_its_own_names(models: Path, start_ranks: Any) -> None:
     from safetensors.torch import load_file
 
+    (models / "queue.py").write_text("raise RuntimeError('not the standard library')")
     ranks: Ranks = start_ranks({**linear(), "workload": {**linear()["workload"], "duration": {"steps": 20}}})
 
     assert ranks.end() == [0], ranks.stderr()
