@@ -13,6 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from shunter_service.auth import require_key
 from shunter_service.context import Service
 from shunter_service.controllers.bundles import BundlesController
+from shunter_service.controllers.description import DescriptionController
 from shunter_service.controllers.events import EventsController
 from shunter_service.controllers.jobs import JobsController
 from shunter_service.controllers.logs import LogsController
@@ -27,6 +28,7 @@ from shunter_service.requests import finish_head
 
 CONTROLLERS = [
     StatusController,
+    DescriptionController,
     JobsController,
     EventsController,
     LogsController,
