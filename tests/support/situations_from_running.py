@@ -58,6 +58,11 @@ RUNNING: list[Row] = [
         ["stop done"],
     ),
     ("the user cancelled", view(job(State.RUNNING, **CANCELLED), node()), ["stop cancelled_by_user"]),
+    (
+        "the program had failed when the user cancelled",
+        view(job(State.RUNNING, **CANCELLED), node(), parts=[user_failure(node())]),
+        ["stop cancelled_by_user"],
+    ),
     ("the program failed", view(job(State.RUNNING), node(), parts=[user_failure(node())]), ["stop user_error"]),
     (
         "the program ran out of memory",

@@ -126,6 +126,16 @@ PROVISIONING: list[Row] = [
     ),
     ("the node has its orders already", view(job(State.PROVISIONING), node()), ["nodes_ready"]),
     (
+        "the node runs already when the user cancels",
+        view(job(State.PROVISIONING, **CANCELLED), node()),
+        ["nodes_ready"],
+    ),
+    (
+        "every rank is done already when the user cancels",
+        view(job(State.PROVISIONING, **CANCELLED), node(), parts=[part(node(), End.DONE)]),
+        ["stop done"],
+    ),
+    (
         "one of two nodes is ready",
         view(
             job(State.PROVISIONING, **CLOUDY),

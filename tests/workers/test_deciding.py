@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shunter_schemas.states import LIVE_STATES, State
+from shunter_schemas.states import LIVE_STATES, NodeState, State
 from shunter_store.lifecycle import Trigger
 from shunter_workers.deciding import BY_STATE, decide
 from shunter_workers.decisions import Settle
@@ -56,8 +56,8 @@ def test_whoever_moves_a_job_on_looks_again_in_its_new_state() -> None:
 
 
 def test_a_cancel_stops_a_job_in_every_state_at_once() -> None:
-    live = LIVE_STATES - {State.STOPPING}
+    live, half_made = LIVE_STATES - {State.STOPPING}, node(NodeState.BOOTING)
 
-    decisions = {state: brief(decide(view(job(state, **CANCELLED), node()), NOW)) for state in live}
+    decisions = {state: brief(decide(view(job(state, **CANCELLED), half_made), NOW)) for state in live}
 
     assert decisions == {state: ["stop cancelled_by_user"] for state in live}

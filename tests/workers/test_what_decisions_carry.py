@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health, NodeState, Reason, State
 from shunter_store.steps import Change
 from shunter_workers.deciding import decide
-from shunter_workers.decisions import Intend, Settle
+from shunter_workers.decisions import Intend, Run, Settle
 from shunter_workers.view import Memory, View
 from support.views import (
+    CLOUD_OFFER,
     NOW,
     OFFER,
     ago,
@@ -21,6 +23,9 @@ from support.views import (
     market,
     node,
     node_failure,
+    on_cloud,
+    on_cloud_node,
+    plan_on,
     user_failure,
     view,
 )
@@ -142,3 +147,24 @@ def test_rows_on_their_way_out_are_closed_while_the_job_waits_for_something_else
     )
 
     assert brief(decide(seen, NOW)) == ["terminate node_0"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "started_at", "stops_in_s"),
+    [
+        ({}, None, None),
+        ({"max_duration_s": 1000}, None, 1600),
+        ({"max_duration_s": 1000}, ago(300), 700),
+        ({"max_cost_usd": 12}, None, 3540),
+        ({"max_duration_s": 1000, "max_cost_usd": 1}, ago(300), 240),
+    ],
+)
+def test_the_caps_hold_on_nodes_on_their_own(limits: dict[str, Any], started_at: Any, stops_in_s: float) -> None:
+    spec = on_cloud(limits=limits)
+    row = job(State.PROVISIONING, spec, plan=as_json(plan_on(CLOUD_OFFER, num_nodes=2)), started_at=started_at)
+    nodes = [on_cloud_node(rank=rank, run_generation=0, desired_phase=Phase.HOLD) for rank in (0, 1)]
+
+    (run,) = settled(view(row, *nodes)).writes
+
+    assert isinstance(run, Run)
+    assert (run.stop_at - NOW).total_seconds() == stops_in_s if run.stop_at else stops_in_s is None

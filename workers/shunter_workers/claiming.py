@@ -49,6 +49,13 @@ class Claimer:
                 task.add_done_callback(self._tasks.discard)
         return len(claims)
 
+    async def pull_quietly(self) -> None:
+        """`pull` for callers whom nobody waits for."""
+        try:
+            await self.pull()
+        except Exception:
+            _log.exception("due jobs cannot be claimed")
+
     async def pull_if_due(self) -> None:
         """The timer's look: writes nothing while nothing is due."""
         waiting = await self._database.aread(lambda conn: due.count_due(conn, lease_s=self._lease_s))
@@ -69,10 +76,7 @@ class Claimer:
             await self._step(claim)
         finally:
             self._running.discard(_this_task())
-        try:
-            await self.pull()  # the step may have made its job due again, and here is room for another
-        except Exception:
-            _log.exception("due jobs cannot be claimed")
+        await self.pull_quietly()  # the step may have made its job due again, and here is room for another
 
 
 def _this_task() -> asyncio.Task[None]:

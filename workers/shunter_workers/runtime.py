@@ -45,9 +45,9 @@ class Runtime:
         self._call(self._begin()).result()
 
     def hint(self) -> None:
-        """Claim what is due; the steps run in the loop while the caller goes on."""
+        """Claim what is due; the loop does it while the caller goes on."""
         if self._staff is not None:
-            self._call(self._staff.claimer.pull()).result(timeout=STOP_WITHIN_S)
+            self._call(self._staff.claimer.pull_quietly())
 
     def stop(self) -> None:
         """Finish the steps that run and give every lease back."""

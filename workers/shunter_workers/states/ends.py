@@ -16,12 +16,21 @@ from shunter_workers.decisions import Decision, Release, Settle, Tell, stop
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
+STOP_TAKES_S: Final = 60.0
+"""Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""
+START_TAKES_S: Final = 600.0
+"""What nodes on their own allow for the time before ranks first ran: only the service knows when that was."""
 
 # What the agent calls the user's fault, where the job's reason has a word of its own for it.
 _USER_REASONS: Final[Mapping[str, Reason]] = {
     "setup_failed": Reason.SETUP_FAILED,
     "out_of_memory": Reason.OUT_OF_MEMORY,
 }
+
+
+def stop_if_done(view: View) -> Decision | None:
+    """Every rank was done: sticky, whatever is asked for meanwhile."""
+    return stop(Reason.DONE) if view.verdict.outcome is Outcome.DONE else None
 
 
 def stop_if_asked(view: View) -> Decision | None:
@@ -47,16 +56,23 @@ def duration_deadline(view: View) -> datetime | None:
     return None if limit is None or started_at is None else after(started_at, limit)
 
 
+def stop_by(view: View, now: datetime) -> datetime | None:
+    """When nodes stop by themselves if nobody tells them anything any more: the caps hold offline too."""
+    limit = view.document.limits.max_duration_s
+    first_run_s = None if limit is None else limit + START_TAKES_S
+    until_deadline_s = seconds_until(duration_deadline(view), now)
+    left_s = soonest(until_deadline_s if until_deadline_s is not None else first_run_s, _affordable_s(view))
+    return None if left_s is None else after(now, left_s)
+
+
 def next_limit_s(view: View, now: datetime) -> float | None:
     """How long until a cap may be reached."""
     return soonest(seconds_until(duration_deadline(view), now), _affordable_s(view))
 
 
 def judge_gang(view: View, now: datetime) -> Decision | None:
-    """What the verdict over the gang asks for; None: it goes on."""
+    """What the verdict over the gang asks for when it failed or stopped; None: it goes on."""
     verdict = view.verdict
-    if verdict.outcome is Outcome.DONE:
-        return stop(Reason.DONE)
     if verdict.outcome is Outcome.USER_FAILURE:
         return _user_failure(view, verdict, now)
     if verdict.outcome is Outcome.NODE_FAILURE:
@@ -108,7 +124,3 @@ def _affordable_s(view: View) -> float | None:
     if limit is None or rate <= 0:
         return None
     return (limit - view.cost_usd) / rate * 3600 - STOP_TAKES_S
-
-
-STOP_TAKES_S: Final = 60.0
-"""Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
@@ -12,27 +13,27 @@ from shunter_store.steps import Change
 
 from shunter_workers.assignments import make_orders
 from shunter_workers.decisions import Intend, Place, Run, Settle
-from shunter_workers.states.ends import duration_deadline
+from shunter_workers.states.ends import stop_by
 from shunter_workers.states.queued import choose_slots
 from shunter_workers.view import View
 
 
-def start(view: View) -> Settle:
+def start(view: View, now: datetime) -> Settle:
     """Every node runs the next generation. Only for a gang that is whole and ready."""
     change = Change(trigger=Trigger.NODES_READY, next_in_s=0.0, set={"waiting": None})
-    if all(_has_orders(node, view) for node in view.members):
+    if has_orders(view):
         return Settle(change, memory=view.memory.but(started=True, create_failures=0))
-    run = order(view, view.members)
+    run = order(view, view.members, now)
     change.set["generation"] = run.generation
     return Settle(change, [run], view.memory.but(ordered_generation=run.generation, started=True, create_failures=0))
 
 
-def order(view: View, members: Sequence[NodeRow]) -> Run:
+def order(view: View, members: Sequence[NodeRow], now: datetime) -> Run:
     """What tells these nodes, the whole gang, to run: the gang's own generation, or a new one if it ran that before."""
     generation = view.job.generation
     if any(node.run_generation >= generation for node in members):
         generation = view.memory.ordered_generation + 1
-    return Run(make_orders(view, members, generation), generation, duration_deadline(view))
+    return Run(make_orders(view, members, generation), generation, stop_by(view, now))
 
 
 def takes_orders_early(view: View, node: NodeRow) -> bool:
@@ -45,8 +46,10 @@ def takes_orders_early(view: View, node: NodeRow) -> bool:
     return view.plan.num_nodes == 1 and capabilities.idempotency == "unique_name" and not capabilities.bills
 
 
-def _has_orders(node: NodeRow, view: View) -> bool:
-    return node.desired_phase == Phase.RUN and node.run_generation == view.job.generation
+def has_orders(view: View) -> bool:
+    """Whether every member was told to run this generation already."""
+    generation = view.job.generation
+    return all(node.desired_phase == Phase.RUN and node.run_generation == generation for node in view.members)
 
 
 def is_ready(view: View) -> bool:

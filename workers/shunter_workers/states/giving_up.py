@@ -47,7 +47,9 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
         if not late or decision.change.trigger is not Trigger.NODE_LOST:
             return decision
         return replace(decision, writes=[Release(late, detail), *decision.writes])
-    return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, _NOT_READY_BLOCK_S), Scope.OFFER)
+    # One that never appeared says nothing of its offer: a step may have died before it made the call.
+    for_s = _NOT_READY_BLOCK_S if any(node.handle is not None for node in broken) else 0.0
+    return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
 
 
 def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Settle:

@@ -10,8 +10,9 @@ from shunter_store.ledger import NodeRow
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Act, BeginCreate, Create, Decision, Search, Settle, wait
-from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
 from shunter_workers.states.gang import (
+    has_orders,
     intend_missing,
     is_ready,
     missing_ranks,
@@ -28,13 +29,21 @@ SLOTS_AGAIN_S: Final = 1.0
 def decide(view: View, now: datetime) -> Decision:
     """The next thing that the gang lacks; or its start."""
     return (
-        stop_if_asked(view)
+        stop_if_done(view)
+        or _acknowledge_start(view, now)
+        or stop_if_asked(view)
         or stop_at_limit(view, now)
         or _give_up_if_broken(view, now)
         or _next_call(view, now)
         or _fill_gaps(view, now)
-        or (start(view) if is_ready(view) else wait(soonest(_next_deadline_s(view, now), next_limit_s(view, now))))
+        or (start(view, now) if is_ready(view) else wait(soonest(_next_deadline_s(view, now), next_limit_s(view, now))))
     )
+
+
+def _acknowledge_start(view: View, now: datetime) -> Decision | None:
+    """The gang runs already, since it had its orders before it was ready. Said before anything else is done about it,
+    a cancel above all: from here on the ranks may have succeeded without anybody knowing."""
+    return start(view, now) if view.members and is_ready(view) and has_orders(view) else None
 
 
 def _give_up_if_broken(view: View, now: datetime) -> Decision | None:
@@ -53,7 +62,7 @@ def _next_call(view: View, now: datetime) -> Decision | None:
             capabilities = view.capabilities_of(node)
             deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
             begin = BeginCreate(node.id, deadline)
-            return Act(Create(node), [begin, order(view, [node])] if takes_orders_early(view, node) else [begin])
+            return Act(Create(node), [begin, order(view, [node], now)] if takes_orders_early(view, node) else [begin])
         if node.handle is None:
             return Act(Search(node))  # a step died in the middle, or the answer was lost
     return None

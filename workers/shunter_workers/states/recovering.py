@@ -32,7 +32,7 @@ def decide(view: View, now: datetime) -> Decision:
         or _halt_kept(view)
         or _wait_for_kept(view, now)
         or _replace(view, now)
-        or (start(view) if is_ready(view) else wait(next_limit_s(view, now)))
+        or (start(view, now) if is_ready(view) else wait(next_limit_s(view, now)))
     )
 
 

@@ -9,7 +9,7 @@ from shunter_schemas.states import Health
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
-from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
 from shunter_workers.view import View, soonest
 
 LOOK_AGAIN_S: Final = 5.0
@@ -18,7 +18,7 @@ LOOK_AGAIN_S: Final = 5.0
 
 def decide(view: View, now: datetime) -> Decision:
     """How it ended, if it did; else whether it is within reach."""
-    ended = judge_gang(view, now) or stop_if_asked(view) or stop_at_limit(view, now)
+    ended = stop_if_done(view) or stop_if_asked(view) or judge_gang(view, now) or stop_at_limit(view, now)
     if ended is not None:
         return ended
     health = Health.UNREACHABLE if is_silent(view, now) else Health.OK
@@ -29,7 +29,7 @@ def decide(view: View, now: datetime) -> Decision:
 
 
 def is_silent(view: View, now: datetime) -> bool:
-    """Whether some node has not reported for too long. The singleton `silence` wakes the job then."""
+    """Whether some node has not reported for too long. The sweep wakes the job then."""
     return any(
         node.last_sync_at is not None and (now - node.last_sync_at).total_seconds() > view.unreachable_after_s
         for node in view.members

@@ -8,13 +8,13 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
-from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
 from shunter_workers.view import View
 
 
 def decide(view: View, now: datetime) -> Decision:
     """How it ended, if it did; `running` once every rank is up."""
-    ended = judge_gang(view, now) or stop_if_asked(view) or stop_at_limit(view, now)
+    ended = stop_if_done(view) or stop_if_asked(view) or judge_gang(view, now) or stop_at_limit(view, now)
     if ended is not None:
         return ended
     if view.gang.all_up:
