@@ -125,7 +125,7 @@ RUNNING: list[Row] = [
     ),
     (
         "the time is nearly up",
-        view(job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR), node()),
+        view(job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR), node(stop_at=ago(-10))),
         ["wait 10"],
     ),
     (
@@ -135,8 +135,26 @@ RUNNING: list[Row] = [
     ),
     (
         "the money lasts for half an hour",
-        view(job(State.RUNNING, **{**CLOUDY, "spec": on_cloud(limits={"max_cost_usd": 12})}), *BOTH, cost_usd=6.0),
+        view(
+            job(State.RUNNING, **{**CLOUDY, "spec": on_cloud(limits={"max_cost_usd": 12})}),
+            *(replace(one, stop_at=ago(-1740.4)) for one in BOTH),
+            cost_usd=6.0,
+        ),
         ["wait 1740"],
+    ),
+    (
+        "its nodes do not know the time limit yet",
+        view(
+            job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR),
+            node(),
+            node(rank=1, stop_at=ago(-10)),
+        ),
+        ["limit node_0"],
+    ),
+    (
+        "its nodes carry a limit that was lifted",
+        view(job(State.RUNNING, **RAN_AN_HOUR), node(stop_at=ago(-10))),
+        ["limit node_0"],
     ),
     ("the node is silent", view(job(State.RUNNING), node(last_sync_at=ago(61))), []),
     (

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from shunter_planner.values import as_json
+from shunter_schemas.api import JobPatch
 from shunter_schemas.ids import new_node_token
+from shunter_schemas.job import load_job
 from shunter_schemas.states import State
 from shunter_store import jobs, ledger, wishes
 from shunter_store.database import Database
@@ -21,7 +23,7 @@ from shunter_store.tables import nodes
 from shunter_workers import line
 from sqlalchemy import update
 from support.store_rows import claim_job, new_job
-from support.views import OFFER, plan_on
+from support.views import OFFER, document, plan_on
 
 
 def waiting(database: Database, age_s: float, resource: str = "local/cpu", **given: Any) -> str:
@@ -95,6 +97,25 @@ def test_a_cancelled_job_holds_nobody_up(database: Database) -> None:
     database.write(lambda conn: wishes.request_cancel(conn, gone, by="me"))
 
     assert first(database, 5) == [mine]
+
+
+def test_a_paused_job_holds_nobody_up_whether_it_waits_or_lets_its_nodes_go(database: Database) -> None:
+    resting, leaving, mine = waiting(database, 9), recovering(database), waiting(database, 1)
+    for job_id in (resting, leaving):
+        database.write(lambda conn, job_id=job_id: wishes.request_pause(conn, job_id, by="me"))  # type: ignore[misc]
+
+    assert first(database, 5) == [mine]
+    assert ahead(database, mine) == []
+
+
+def test_a_new_priority_moves_a_job_to_its_place_in_the_line(database: Database) -> None:
+    spec = load_job(document()).model_dump(mode="json")
+    old, mine = waiting(database, 9), waiting(database, 1, spec=spec)
+
+    database.write(lambda conn: wishes.patch(conn, mine, JobPatch(priority="high"), by="me", revision=None))
+
+    assert first(database, 2) == [mine, old]
+    assert ahead(database, old) == [mine]
 
 
 def test_a_job_that_lost_its_node_goes_before_those_that_never_ran(database: Database) -> None:

@@ -26,6 +26,7 @@ from shunter_workers.decisions import (
     BeginCreate,
     Fenced,
     Intend,
+    Limit,
     MarkUnknown,
     RecordHandle,
     Release,
@@ -126,6 +127,10 @@ def _tell(conn: Connection, tell: Tell) -> None:
     ledger.want(conn, tell.node_ids, phase=tell.phase, generation=tell.generation, reason=tell.reason)
 
 
+def _limit(conn: Connection, limit: Limit) -> None:
+    ledger.limit(conn, limit.node_ids, limit.stop_at)
+
+
 def _release(conn: Connection, release: Release) -> None:
     ledger.mark_releasing(conn, release.node_ids, release.reason)
 
@@ -141,6 +146,7 @@ def _wake_waiting(conn: Connection, wake: WakeWaiting) -> None:
 _WRITERS: Mapping[type, Callable[[Connection, Any], None]] = {
     Run: _run,
     Tell: _tell,
+    Limit: _limit,
     Release: _release,
     MarkUnknown: _mark_unknown,
     WakeWaiting: _wake_waiting,

@@ -69,6 +69,14 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """When nodes have to stop by themselves; None: never."""
+
+    node_ids: Sequence[str]
+    stop_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Rows that shall be closed."""
 
@@ -109,7 +117,7 @@ class Close:
     proof: Mapping[str, Any]
 
 
-Fenced = Intend | BeginCreate | Run | Tell | Release | MarkUnknown | WakeWaiting
+Fenced = Intend | BeginCreate | Run | Tell | Limit | Release | MarkUnknown | WakeWaiting
 Unfenced = RecordHandle | Close
 Write = Fenced | Unfenced
 

@@ -31,7 +31,7 @@ _ORDER = (_TURN, jobs.c.priority, jobs.c.created_at, jobs.c.id)
 _WAITING = (
     select(jobs.c.id)
     .select_from(job_due.join(jobs, jobs.c.id == job_due.c.job_id))
-    .where(jobs.c.cancel_requested_at.is_(None), or_(_QUEUED, _BEREFT))
+    .where(jobs.c.cancel_requested_at.is_(None), jobs.c.pause_requested_at.is_(None), or_(_QUEUED, _BEREFT))
     .order_by(*_ORDER)
     .limit(bindparam("most"))
 )

@@ -42,7 +42,7 @@ class Observer:
             capabilities=self._offers.capabilities(),
             accounts=self._offers.accounts(),
         )
-        if view.job.state in _PLANS and not view.job.cancel_requested_at:
+        if view.job.state in _PLANS and not (view.job.cancel_requested_at or view.job.pause_requested_at):
             market = await self._offers.collect(view.document)
             view = replace(view, market=market, accounts=self._offers.accounts())
         elif view.job.state in _PLACES and view.job.plan:

@@ -38,6 +38,12 @@ class Memory:
     """In a row, in this attempt."""
     silent_since: float | None = None
     """While stopping: since when no node answers."""
+    pausing: int = 0
+    """The generation that was told to stop for a pause; 0: none."""
+    paused_at: float | None = None
+    """Since when the job rests."""
+    paused_s: float = 0.0
+    """How long it rested before: limits of time do not count that."""
     asked: Mapping[str, float] = field(default_factory=dict)
     """By node id: when its provider was last asked to terminate it."""
     blocks: Sequence[Mapping[str, Any]] = ()
@@ -51,6 +57,9 @@ class Memory:
             "not_before": self.not_before,
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
+            "pausing": self.pausing,
+            "paused_at": self.paused_at,
+            "paused_s": self.paused_s,
             "asked": dict(self.asked),
             "blocks": [dict(block) for block in self.blocks],
         }

@@ -12,10 +12,12 @@ from shunter_store.gang import Outcome, Verdict
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Decision, Release, Settle, Tell, stop
+from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
+LIMITS_DRIFT_S: Final = 1.0
+"""So much the end of the money moves by itself from one look to the next."""
 STOP_TAKES_S: Final = 60.0
 """Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""
 START_TAKES_S: Final = 600.0
@@ -51,9 +53,9 @@ def stop_at_limit(view: View, now: datetime) -> Decision | None:
 
 
 def duration_deadline(view: View) -> datetime | None:
-    """When `max_duration_s` is over; None: no limit, or the job has not run yet."""
+    """When `max_duration_s` is over; None: no limit, or the job has not run yet. Pauses do not count."""
     limit, started_at = view.document.limits.max_duration_s, view.job.started_at
-    return None if limit is None or started_at is None else after(started_at, limit)
+    return None if limit is None or started_at is None else after(started_at, limit + view.memory.paused_s)
 
 
 def stop_by(view: View, now: datetime) -> datetime | None:
@@ -63,6 +65,13 @@ def stop_by(view: View, now: datetime) -> datetime | None:
     until_deadline_s = seconds_until(duration_deadline(view), now)
     left_s = soonest(until_deadline_s if until_deadline_s is not None else first_run_s, _affordable_s(view))
     return None if left_s is None else after(now, left_s)
+
+
+def hold_to_limits(view: View, now: datetime) -> Decision | None:
+    """Running nodes carry the limits as they are now: they change while a job runs, and count from its first run."""
+    limit = stop_by(view, now)
+    stale = [node.id for node in view.members if node.desired_phase == Phase.RUN and _differ(node.stop_at, limit)]
+    return Settle(Change(next_in_s=0.0), [Limit(stale, limit)]) if stale else None
 
 
 def next_limit_s(view: View, now: datetime) -> float | None:
@@ -92,11 +101,18 @@ def lose(view: View, now: datetime, reason: str, message: str) -> Settle:
     return _recover(view, now, {"node_recoveries": spent + 1}, reason, message, times=spent)
 
 
+def stop_for_user_failure(view: View) -> Decision | None:
+    """The end of a program that failed; None: the document lets it start once more."""
+    if view.job.user_restarts < view.document.recovery.user_restarts:
+        return None
+    return stop(_USER_REASONS.get(view.verdict.reason, Reason.USER_ERROR), view.verdict.message)
+
+
 def _user_failure(view: View, verdict: Verdict, now: datetime) -> Decision:
     spent = view.job.user_restarts
-    if spent >= view.document.recovery.user_restarts:
-        return stop(_USER_REASONS.get(verdict.reason, Reason.USER_ERROR), verdict.message)
-    return _recover(view, now, {"user_restarts": spent + 1}, verdict.reason, verdict.message, times=spent)
+    return stop_for_user_failure(view) or _recover(
+        view, now, {"user_restarts": spent + 1}, verdict.reason, verdict.message, times=spent
+    )
 
 
 def _recover(view: View, now: datetime, counted: Mapping[str, Any], reason: str, message: str, *, times: int) -> Settle:
@@ -115,6 +131,12 @@ def _recover(view: View, now: datetime, counted: Mapping[str, Any], reason: str,
         events=[("job.recovering", {"reason": reason, "message": message, "back_off_s": back_off_s, **counted})],
     )
     return Settle(change, writes, view.memory.but(not_before=now.timestamp() + back_off_s, create_failures=0))
+
+
+def _differ(one: datetime | None, other: datetime | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return abs((one - other).total_seconds()) > LIMITS_DRIFT_S
 
 
 def _affordable_s(view: View) -> float | None:

@@ -21,6 +21,7 @@ from shunter_workers.states.gang import (
     takes_orders_early,
 )
 from shunter_workers.states.giving_up import give_up
+from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.view import View, after, is_down, seconds_until, soonest
 
 SLOTS_AGAIN_S: Final = 1.0
@@ -33,6 +34,7 @@ def decide(view: View, now: datetime) -> Decision:
         or _acknowledge_start(view, now)
         or stop_if_asked(view)
         or stop_at_limit(view, now)
+        or pause_if_asked(view)
         or _give_up_if_broken(view, now)
         or _next_call(view, now)
         or _fill_gaps(view, now)

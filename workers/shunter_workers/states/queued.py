@@ -14,6 +14,7 @@ from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
 from shunter_workers.states.ends import stop_at_limit, stop_if_asked
+from shunter_workers.states.pausing import rest
 from shunter_workers.view import View, after, resource_name, seconds_until, soonest
 
 FIRST_RETRY_S: Final = 1.0
@@ -24,9 +25,9 @@ _SHOWN: Final = 20
 
 def decide(view: View, now: datetime) -> Decision:
     """Plan, and intend the whole gang; or say what is waited for."""
-    ended = stop_if_asked(view) or stop_at_limit(view, now) or _stop_if_waited_long_enough(view, now)
-    if ended is not None:
-        return ended
+    own = stop_if_asked(view) or rest(view, now) or stop_at_limit(view, now) or _stop_if_waited_long_enough(view, now)
+    if own is not None:
+        return own
     if view.memory.not_before > now.timestamp():
         return wait(view.memory.not_before - now.timestamp())
     return place_gang(view, now)
@@ -84,7 +85,9 @@ def _stop_if_waited_long_enough(view: View, now: datetime) -> Decision | None:
 
 def _queue_deadline(view: View) -> datetime | None:
     limit = view.document.limits.max_queue_s
-    return None if limit is None or view.job.started_at is not None else after(view.job.created_at, limit)
+    if limit is None or view.job.started_at is not None:
+        return None
+    return after(view.job.created_at, limit + view.memory.paused_s)
 
 
 def _wait_for(view: View, refusal: Refusal, now: datetime) -> Settle:

@@ -1,4 +1,7 @@
-"""`recovering`: live nodes are kept, lost ones replaced; then everything starts again from the last checkpoint."""
+"""`recovering`: live nodes are kept, lost ones replaced; then everything starts again from the last checkpoint.
+
+Or on request: nodes are let go, and the job rests.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from shunter_store.steps import Change
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
 from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
 from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
+from shunter_workers.states.pausing import come_to_rest, judge_pausing
 from shunter_workers.states.queued import place_gang
 from shunter_workers.view import View, after, seconds_until, soonest
 
@@ -26,8 +30,10 @@ SLOTS_AGAIN_S: Final = 1.0
 def decide(view: View, now: datetime) -> Decision:
     """The next thing between a lost gang and a whole one."""
     return (
-        stop_if_asked(view)
+        judge_pausing(view)
+        or stop_if_asked(view)
         or stop_at_limit(view, now)
+        or come_to_rest(view, now)
         or _release_lost(view)
         or _halt_kept(view)
         or _wait_for_kept(view, now)

@@ -9,7 +9,15 @@ from shunter_schemas.states import Health
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
-from shunter_workers.states.ends import judge_gang, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
+from shunter_workers.states.ends import (
+    hold_to_limits,
+    judge_gang,
+    next_limit_s,
+    stop_at_limit,
+    stop_if_asked,
+    stop_if_done,
+)
+from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.view import View, soonest
 
 LOOK_AGAIN_S: Final = 5.0
@@ -18,9 +26,16 @@ LOOK_AGAIN_S: Final = 5.0
 
 def decide(view: View, now: datetime) -> Decision:
     """How it ended, if it did; else whether it is within reach."""
-    ended = stop_if_done(view) or stop_if_asked(view) or judge_gang(view, now) or stop_at_limit(view, now)
-    if ended is not None:
-        return ended
+    own = (
+        stop_if_done(view)
+        or stop_if_asked(view)
+        or judge_gang(view, now)
+        or stop_at_limit(view, now)
+        or pause_if_asked(view)
+        or hold_to_limits(view, now)
+    )
+    if own is not None:
+        return own
     health = Health.UNREACHABLE if is_silent(view, now) else Health.OK
     again_in_s = soonest(next_limit_s(view, now), LOOK_AGAIN_S if health is Health.UNREACHABLE else None)
     if health is view.job.health:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
-from shunter_schemas.node_sync import Phase
-from shunter_schemas.states import NodeState, Reason
+from shunter_schemas.states import Reason
 from shunter_store.gang import Outcome
-from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.assignments import STOP_GRACE_S
-from shunter_workers.decisions import Decision, Release, Settle, Tell, Write, wait
-from shunter_workers.view import View, is_down
-
-UPLOAD_WITHIN_S: Final = 600.0
-"""For the last checkpoint, artifacts and logs, after the grace of the ranks."""
-SILENCE_S: Final = 120.0
-"""A node that does not answer for so long while it is being stopped is given up. Counted from the first step that
-noticed: a service that was away itself must not hold that against its nodes."""
-LOOK_AGAIN_S: Final = 5.0
+from shunter_workers.decisions import Decision, Settle
+from shunter_workers.states.releasing import halt_and_release
+from shunter_workers.view import View
 
 
 def decide(view: View, now: datetime) -> Decision:
     """Settle the outcome when it is known, stop and release the nodes, and end when none is left."""
     if not view.nodes:
         return Settle(Change(trigger=Trigger.NODES_GONE))
-    return _settle_outcome(view) or _stop_and_release(view, now)
+    return _settle_outcome(view) or halt_and_release(view, now, str(view.job.reason))
 
 
 def _settle_outcome(view: View) -> Decision | None:
@@ -43,50 +32,3 @@ def _settle_outcome(view: View) -> Decision | None:
     if all(node.ended is not None or node.drained or node.lost for node in told):
         return Settle(Change(trigger=Trigger.STOP, reason=view.job.reason, next_in_s=0.0))
     return None
-
-
-def _stop_and_release(view: View, now: datetime) -> Decision:
-    memory = view.memory
-    silent_since = _silent_since(view, now)
-    given_up = silent_since is not None and now.timestamp() - silent_since >= SILENCE_S
-    finished = [node for node in view.members if _is_finished(node, view, now) or given_up]
-    unaware = [node for node in view.members if node not in finished and not _is_told(node)]
-    writes: list[Write] = []
-    if finished:
-        ids = [node.id for node in finished]
-        writes += [Tell(ids, Phase.RELEASE, _generation(finished), "over"), Release(ids, str(view.job.reason))]
-    if unaware:
-        reason = str(view.job.reason)
-        writes.append(Tell([node.id for node in unaware], Phase.STOP, _generation(unaware), reason))
-    changed = None if silent_since == memory.silent_since else memory.but(silent_since=silent_since)
-    if writes or changed is not None:
-        return Settle(Change(next_in_s=0.0), writes, changed)
-    return wait(LOOK_AGAIN_S if view.members else None)
-
-
-def _is_finished(node: NodeRow, view: View, now: datetime) -> bool:
-    """Nothing is left to collect there, or there is no hope of it."""
-    if node.state is not NodeState.READY or not node.run_generation or is_down(node):
-        return True
-    if any(facts.node_id == node.id and facts.drained for facts in view.gang.nodes):
-        return True
-    return _is_told(node) and (now - node.desired_at).total_seconds() > STOP_GRACE_S + UPLOAD_WITHIN_S
-
-
-def _is_told(node: NodeRow) -> bool:
-    return node.desired_phase in (Phase.STOP, Phase.RELEASE)
-
-
-def _generation(nodes: Sequence[NodeRow]) -> int:
-    return max(node.run_generation or node.desired_generation for node in nodes)
-
-
-def _silent_since(view: View, now: datetime) -> float | None:
-    """Since when steps have found some member silent; None: all of them answer."""
-    silent = any(
-        node.run_generation and (node.last_sync_at is None or (now - node.last_sync_at).total_seconds() > SILENCE_S / 2)
-        for node in view.members
-    )
-    if not silent:
-        return None
-    return view.memory.silent_since if view.memory.silent_since is not None else now.timestamp()
