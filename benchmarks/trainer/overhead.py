@@ -32,7 +32,7 @@ from shunter_trainer.data.samples import TensorPool
 from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.gang import Gang
 from shunter_trainer.guards.hang import HangWatchdog
-from shunter_trainer.guards.stop import StopWish
+from shunter_trainer.guards.stop import Wishes
 from shunter_trainer.loop import Course, Crew, Loop
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.pace import Pace
@@ -106,7 +106,7 @@ def ours(steps: int, clip_norm: float | None, metrics: Path) -> float:
         saver=cast(Saver, NoSaver()),
         reports=reports,
         watchdog=HangWatchdog(reports.failure),
-        stop=StopWish(),
+        wishes=Wishes(),
         pace=Pace(ALONE, 0),
         seed_step=step_seeder(17, ALONE),
     )

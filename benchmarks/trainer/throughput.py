@@ -33,7 +33,7 @@ from shunter_trainer.data.geometry import Geometry
 from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.gang import Gang, join
 from shunter_trainer.guards.hang import HangWatchdog
-from shunter_trainer.guards.stop import StopWish
+from shunter_trainer.guards.stop import Wishes
 from shunter_trainer.loop import Course, Crew, Loop
 from shunter_trainer.models.build import build_model
 from shunter_trainer.models.objective import Objective
@@ -121,7 +121,7 @@ def ours(gang: Gang, workload: TrainingWorkload, batch: int) -> Callable[[int], 
         factor = lambda step: 0.5 * (1 + math.cos(math.pi * step / 10_000))  # noqa: E731
         course = Course(steps, batch, 128, factor, CLIP_NORM, TrainingCheckpoint(), None)
         crew = Crew(
-            strategy, stream, None, cast(Saver, NoSaver()), reports, watchdog, StopWish(), Pace(gang, 0), seed_step
+            strategy, stream, None, cast(Saver, NoSaver()), reports, watchdog, Wishes(), Pace(gang, 0), seed_step
         )
         Loop(course, crew, Position(0, 0, "", 1, "ddp")).run()
 

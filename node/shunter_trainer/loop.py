@@ -14,7 +14,7 @@ from shunter_trainer.data.stream import Micro, Stream
 from shunter_trainer.evaluation import Evaluator
 from shunter_trainer.guards.finite import FiniteGuard
 from shunter_trainer.guards.hang import HangWatchdog
-from shunter_trainer.guards.stop import StopWish
+from shunter_trainer.guards.stop import Wishes
 from shunter_trainer.optim.schedules import Factor
 from shunter_trainer.pace import Notes, Pace
 from shunter_trainer.reports import Reports
@@ -47,7 +47,7 @@ class Crew:
     saver: Saver
     reports: Reports
     watchdog: HangWatchdog
-    stop: StopWish
+    wishes: Wishes
     pace: Pace
     seed_step: Callable[[int], None]
     """Seeds dropout and the like for a step on this rank."""
@@ -123,7 +123,8 @@ class Loop:
             self._publish(self._hear())
         acts = step >= self._next_milestone or self._stop_agreed or self._save_agreed
         if acts or step >= pace.next_look:
-            pace.send(step, self._crew.stop.wanted, self._save_is_due())
+            wishes = self._crew.wishes
+            pace.send(step, wishes.stop, wishes.take_save() or self._save_is_due())
             if acts or pace.steps_are_slow:
                 self._hear()
                 self._act(step)

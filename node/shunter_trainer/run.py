@@ -24,7 +24,7 @@ from shunter_trainer.export import export
 from shunter_trainer.failures import UserFault, explain
 from shunter_trainer.gang import Gang, join, leave
 from shunter_trainer.guards.hang import HangWatchdog
-from shunter_trainer.guards.stop import EX_TEMPFAIL, StopWish
+from shunter_trainer.guards.stop import EX_TEMPFAIL, Wishes
 from shunter_trainer.loop import Course, Crew, Loop
 from shunter_trainer.models.build import Built, build_model
 from shunter_trainer.models.objective import Objective
@@ -63,8 +63,8 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     if gang.leads_node:
         sweep(places.checkpoints)
     join(gang)
-    stop = StopWish()
-    stop.listen()
+    wishes = Wishes()
+    wishes.listen()
     reports.up()
     if task.workload.compile is not True:
         deferred_dynamo.defer()
@@ -83,7 +83,7 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
         saver=Saver(_policy(task.workload, places), gang),
         reports=reports,
         watchdog=watchdog,
-        stop=stop,
+        wishes=wishes,
         pace=Pace(gang, start.step, None if every == "auto" else every),
         seed_step=step_seeder(task.workload.seed, gang),
     )

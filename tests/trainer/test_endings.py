@@ -160,6 +160,20 @@ def test_sigterm_to_one_rank_stops_both_at_the_same_step_with_a_checkpoint(start
     assert not ranks.output.exists()
 
 
+def test_sigusr1_to_the_first_rank_has_all_ranks_save_one_checkpoint_and_go_on(start_ranks: Any) -> None:
+    endless = document(duration={"steps": 100_000}, checkpoint={"every_s": 3600})
+    ranks: Ranks = start_ranks(endless, 2)
+    ranks.await_step(3)
+
+    ranks.kill(0, number=signal.SIGUSR1)
+    wait_until(ranks.whole, description="a checkpoint is whole", timeout_s=60)
+    (folder,) = ranks.whole()
+    ranks.await_step(int(folder.removeprefix("step-")) + 3)
+
+    verify(ranks.checkpoints / folder)
+    assert ranks.whole() == [folder]
+
+
 def test_sigterm_before_the_first_step_is_not_lost(start_ranks: Any) -> None:
     ranks: Ranks = start_ranks(document(duration={"steps": 100_000}, checkpoint={"every_s": 3600}))
     wait_until(lambda: ranks.lines(), description="the rank is up", timeout_s=60)
