@@ -65,6 +65,8 @@ class Agent:
         """The highest generation that was accepted or closed here."""
         self._next: dict[str, Any] | None = None
         """An assignment that waits for the generation before it to end."""
+        self._wish = (0, 0)
+        """The generation that was desired last, and how many checkpoints of it had been asked for."""
         self._reaper: OrphanReaper | None = None
         self._leave_by: float | None = None
         self._farewell_until: float | None = None
@@ -162,6 +164,13 @@ class Agent:
             self._next = assignment
             self._stop_alive("superseded", self._shared.tuning.fail_grace_s)
             self._start_next()
+        self._heed_wish(int(desired.get("generation") or 0), int(desired.get("checkpoint") or 0))
+
+    def _heed_wish(self, number: int, wish: int) -> None:
+        """Have a checkpoint saved each time that the wish grows; the first one of a generation asks for nothing."""
+        before, self._wish = self._wish, (number, wish)
+        if before[0] == number and wish > before[1] and self._alive is not None and self._alive.number == number:
+            self._alive.save()
 
     def _stop(self, desired: dict[str, Any]) -> None:
         self._next = None

@@ -83,6 +83,15 @@ class Gang:
         kill_at = time.monotonic() + grace_s
         self._kill_at = kill_at if self._kill_at is None else min(kill_at, self._kill_at)
 
+    def ask_first(self, number: int) -> bool:
+        """Send a signal to rank 0, which speaks for the gang; False: it is not up yet, and the signal would kill it."""
+        for member in self.running:
+            if member.process.rank == 0 and not member.up:
+                return False
+            if member.process.rank == 0:
+                processes.signal_process(member.child, number)
+        return True
+
     def enforce(self) -> float | None:
         """Kill what outlived its grace; returns the seconds until that is due, None if nothing is."""
         if self._kill_at is None or not self.running:

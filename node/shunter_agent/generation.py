@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from functools import partial
 from typing import Any, NamedTuple
@@ -49,6 +50,7 @@ class Generation:
         self._stop: Stop | None = None
         self._failed_at: float | None = None
         self._launched_at = 0.0
+        self._save_wanted = False
         self.phase = "preparing"
 
     @property
@@ -96,6 +98,10 @@ class Generation:
         else:
             self._gang.stop(stop.grace_s)
         self.phase = "stopping"
+
+    def save(self) -> None:
+        """Ask our trainer for a checkpoint now. A script was never told what such a signal means."""
+        self._save_wanted = self._workload["kind"] == "training"
 
     def kill(self) -> None:
         """End it now."""
@@ -169,6 +175,8 @@ class Generation:
         entries += self._watch.look(self._gang.members, final=over)
         first_sign = self._watch.told and not told_before
         self._shared.recorder.record_all(entries, within_s=0.0 if first_sign else None)
+        if self._save_wanted:
+            self._save_wanted = not self._gang.ask_first(signal.SIGUSR1)
         if over:
             self._over()
         elif not self._gang.stopping and any(end.failed for end in self._gang.ends):

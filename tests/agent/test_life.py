@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from support.agents import AgentProcess, assignment, command, python
+from support.agents import TRAINING, AgentProcess, assignment, command, python, trainer
 from support.node_service import NodeService
 from support.waiting import wait_until
 
@@ -148,3 +148,53 @@ def test_an_agent_that_is_asked_to_stop_saves_and_calls_it_an_interruption(
     assert agent.wait() == code
     failed = service.data("failed")[0]
     assert (failed["failure_class"], failed["reason"], failed["exit_code"]) == ("node", "interrupted", 75)
+
+
+SAVES = """
+import json, os, signal, sys, time
+def tell(**values):
+    with open(os.environ["SHUNTER_METRICS_FILE"], "a") as file:
+        file.write(json.dumps(values) + "\\n")
+saved = 0
+def save(*_):
+    global saved
+    saved += 1
+    print("saved", saved, flush=True)
+signal.signal(signal.SIGUSR1, save)
+tell(event="up")
+print("rank", os.environ["RANK"], "is up", flush=True)
+while True: time.sleep(0.05)
+"""
+
+
+def test_a_wish_for_a_checkpoint_reaches_the_first_rank_once_and_the_training_goes_on(
+    service: NodeService, agent: AgentProcess
+) -> None:
+    service.upload_logs = True
+    trainer(agent, SAVES)
+    service.run(assignment(TRAINING, ranks={"ranks_per_node": 2}))
+    service.desired["checkpoint"] = 4  # what was asked of earlier generations
+    service.wait_for("rank_up", 2)
+
+    service.desired["checkpoint"] = 5
+    wait_until(lambda: b"saved" in service.log(0, "stdout"), description="the first rank has heard of it")
+    exchanges = service.exchanges
+    wait_until(lambda: service.exchanges > exchanges + 3, description="it is told of it again and again")
+    service.desired["checkpoint"] = 6
+    wait_until(lambda: b"saved 2" in service.log(0, "stdout"), description="the first rank has heard of the next")
+
+    assert service.log(0, "stdout") == b"rank 0 is up\nsaved 1\nsaved 2\n"
+    assert service.log(1, "stdout") == b"rank 1 is up\n"
+    assert len(agent.ranks()) == 2
+
+
+def test_a_wish_for_a_checkpoint_does_not_reach_a_script(service: NodeService, agent: AgentProcess) -> None:
+    service.run(assignment(command("sleep", "60")))
+    service.wait_for("rank_up")
+    service.desired["checkpoint"] = 1
+    exchanges = service.exchanges
+
+    wait_until(lambda: service.exchanges > exchanges + 3, description="the agent has heard of it")
+
+    assert len(agent.ranks()) == 1
+    assert not service.records("rank_exit")

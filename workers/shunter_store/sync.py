@@ -368,7 +368,7 @@ def _desired(scene: _Scene, cursor: _Cursor, status: NodeStatus) -> Desired:
         handle=node.handle or "",
         assignment=Assignment.model_validate(node.assignment) if send else None,
         reason=node.desired_reason or "",
-        checkpoint=scene.checkpoint_wish if node.desired_generation == scene.job_generation else 0,
+        checkpoint=scene.checkpoint_wish,
     )
 
 
