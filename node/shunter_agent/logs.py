@@ -62,7 +62,8 @@ class LogShipper:
         self._watched = watched
         self._discover()
         now, tuning = time.time(), self._shared.tuning
-        for stream in self._streams.values():
+        # What arrives first is shown first: the set-up before the ranks.
+        for stream in sorted(self._streams.values(), key=lambda stream: (stream.rank, stream.name)):
             waiting = stream.size() - stream.offset
             if stream.busy or waiting <= 0:
                 continue

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shunter_agent.journal import Entry
 from shunter_agent.tails import LineTail
 from shunter_agent.tuning import Tuning
+
+if TYPE_CHECKING:
+    from shunter_agent.prints import Printed
 
 POINTS_PER_RECORD = 64
 NAMES_IN_PROGRESS = 100
@@ -99,9 +102,11 @@ class PrintTail:
     """Rank 0's prints, read as long as its metrics file stays empty."""
 
     def __init__(self, stdout: str, stderr: str) -> None:
-        self._tails = (LineTail(stdout), LineTail(stderr))
+        # Bars go to stderr, a step's values to stdout once its bar has moved: so the bars are read first.
+        self._tails = (LineTail(stderr), LineTail(stdout))
         self._bar: int | None = None
         self._total: int | None = None
+        self._proven = False
 
     def read(self, feed: Feed, final: bool = False) -> None:
         """Read what is new, but never more than the newest MiB."""
@@ -115,14 +120,23 @@ class PrintTail:
                     continue
                 if not found.values and not self._training_bar(found.step, found.total_steps):
                     continue
-                step = found.step if found.step is not None else self._bar
-                if step is None:
-                    step = (feed.step or 0) + 1
+                step = self._step_of(found, feed.step or 0)
                 feed.add({**found.values, "step": step, "total_steps": found.total_steps})
 
+    def _step_of(self, found: Printed, newest: int) -> int:
+        if found.step is not None:
+            return found.step
+        if self._bar is None:
+            return newest + 1 if "loss" in found.values else newest
+        self._proven = True
+        return self._bar
+
     def _training_bar(self, done: int | None, total: int | None) -> bool:
-        """Whether this bar is the training's: a new total is another bar (an evaluation) until the first is full."""
-        if self._total not in (None, total) and self._bar != self._total:
+        """Whether this bar is the training's.
+
+        A new total is another bar, of an evaluation: until the first is full, and for ever once values belong to it.
+        """
+        if self._total not in (None, total) and (self._proven or self._bar != self._total):
             return False
         self._bar, self._total = done, total
         return True

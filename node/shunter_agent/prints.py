@@ -54,8 +54,9 @@ def _dictionary(text: str) -> Printed | None:
         return None
     if not isinstance(found, dict):
         return None
+    summary = "train_runtime" in found  # its `train_loss` is the mean of the whole training, no point of the curve
     values = {
-        _name(str(key)): number
+        str(key) if summary else _name(str(key)): number
         for key, number in ((key, _finite(item)) for key, item in found.items())
         if number is not None
     }

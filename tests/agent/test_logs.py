@@ -50,6 +50,14 @@ def test_full_chunks_go_up_while_the_rank_still_runs(service: NodeService, make_
     assert service.records("done") == []
 
 
+def test_the_set_up_is_told_before_the_ranks(service: NodeService, agent: AgentProcess) -> None:
+    service.run(assignment(python("print('trained')"), document={"environment": {"setup": ["echo made ready"]}}))
+
+    service.wait_for("drained")
+
+    assert [chunk["stream"] for chunk in service.data("log")] == ["setup", "stdout"]
+
+
 def test_an_unwatched_line_waits_its_time_and_a_watched_one_does_not(
     service: NodeService, make_agent: AgentMaker
 ) -> None:

@@ -18,6 +18,8 @@ from shunter_agent.tuning import Tuning
             Printed(None, None, {"loss": 1.25, "grad_norm": 0.5, "lr": 5e-05, "epoch": 0.1}),
         ),
         ("{'loss': '1.25', 'learning_rate': '5e-05'}", Printed(None, None, {"loss": 1.25, "lr": 5e-05})),
+        ("{'train_runtime': 9.5, 'train_loss': 2.0}", Printed(None, None, {"train_runtime": 9.5, "train_loss": 2.0})),
+        ("{'train_loss': 2.0, 'step': 40}", Printed(40, None, {"loss": 2.0})),
         ("{'eval_loss': 2.0, 'step': 40}", Printed(40, None, {"eval_loss": 2.0})),
         ("step 10: train loss 2.1000, val loss 2.2000", Printed(10, None, {"loss": 2.1, "val_loss": 2.2})),
         ("iter 10: loss 2.1234, time 12.34ms, mfu 3.00%", Printed(10, None, {"loss": 2.1234, "mfu": 0.03})),
@@ -67,6 +69,43 @@ def test_an_evaluations_bar_does_not_move_the_training_back(tmp_path: Path) -> N
     prints.read(feed)
 
     assert feed.due(1)[-1].data["step"] == 10
+
+
+def test_an_evaluation_after_the_training_does_not_move_it_back(tmp_path: Path) -> None:
+    (tmp_path / "err").write_text("100%|  | 30/30 [00:01<00:00]\r")
+    (tmp_path / "out").write_text("{'loss': 2.5}\n")
+    feed, prints = feed_and_prints(tmp_path)
+    prints.read(feed)
+
+    (tmp_path / "err").write_text("100%|  | 30/30 [00:01<00:00]\r 50%|  | 2/4 [00:00<00:00]\r")
+    (tmp_path / "out").write_text("{'loss': 2.5}\n{'eval_loss': 2.75}\n")
+    prints.read(feed, final=True)
+
+    points = [point for entry in feed.due(1, final=True) for point in entry.data.get("points", [])]
+    assert [(point["step"], point["values"]) for point in points] == [(30, {"loss": 2.5}), (30, {"eval_loss": 2.75})]
+
+
+def test_values_of_a_step_belong_to_the_bar_that_moved_just_before_them(tmp_path: Path) -> None:
+    (tmp_path / "err").write_text(" 33%|  | 10/30 [00:01<00:02]\r")
+    (tmp_path / "out").write_text("{'loss': 2.5}\n")
+    feed, prints = feed_and_prints(tmp_path)
+
+    prints.read(feed)
+
+    assert feed.step == 10
+    assert feed.due(1)[0].data["points"][-1]["step"] == 10
+
+
+def test_without_a_bar_only_training_losses_count_as_steps(tmp_path: Path) -> None:
+    lines = ["{'loss': 3.0}", "{'loss': 2.0}", "{'eval_loss': 2.5}", "{'train_runtime': 9.0, 'train_loss': 2.5}"]
+    (tmp_path / "out").write_text("".join(line + "\n" for line in lines))
+    feed, prints = feed_and_prints(tmp_path)
+
+    prints.read(feed)
+
+    entries = feed.due(1)
+    assert [point["step"] for point in entries[0].data["points"]] == [1, 2, 2, 2]
+    assert entries[-1].data["values"]["loss"] == 2.0
 
 
 def feed_and_prints(folder: Path) -> tuple[Feed, PrintTail]:
