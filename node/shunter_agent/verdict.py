@@ -78,7 +78,7 @@ def judge(ends: Sequence[Ended]) -> Verdict | None:
     leading = [one for one in own if one[0].reason != "peer_lost"] or own
     (cause, end) = min(leading, key=lambda one: (one[1].ours, one[1].order))
     message = _headline(cause, end)
-    detail = "\n".join(part for part in (end.message, end.tail) if part)
+    detail = "\n".join(part for part in (end.message, _without(end.message, end.tail)) if part)
     return Verdict(
         rank=cause.rank,
         failure_class=CLASS_OF_REASON.get(cause.reason, "user"),
@@ -127,6 +127,11 @@ def _last_traceback(tail: str) -> str | None:
     return None if start < 0 else tail[start:]
 
 
+def _without(message: str, tail: str) -> str:
+    """The tail, unless it only says the message once more."""
+    return "" if message and tail.strip() in (message, f"error: {message}") else tail
+
+
 def _speaks(end: Ended, cause: _Cause) -> bool:
     """Whether a rank that ended while the gang was being stopped has a cause of its own to tell."""
     if end.signal is not None or end.exit_code == SAVED or cause.reason == "peer_lost":
@@ -138,7 +143,7 @@ def _headline(cause: _Cause, end: Ended) -> str:
     if cause.signal is not None:
         return f"rank {cause.rank} was killed by {signal_name(cause.signal)}"
     if cause.reason == "interrupted":
-        return f"rank {cause.rank} was asked to stop by somebody else, and saved a checkpoint"
+        return f"rank {cause.rank} exited with code {SAVED} (asks to be started again), though nothing here stopped it"
     return f"rank {cause.rank} exited with code {cause.exit_code}"
 
 

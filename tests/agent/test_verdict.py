@@ -75,6 +75,13 @@ def test_the_message_holds_what_the_rank_said_and_its_last_lines() -> None:
     assert verdict.message == f"rank 4 exited with code 1\nbad batch\n{USER}"
 
 
+def test_the_message_says_nothing_twice() -> None:
+    verdict = judge([ended(0, 1, tail="error: /workload/loss: must be given", message="/workload/loss: must be given")])
+
+    assert verdict is not None
+    assert verdict.message == "rank 0 exited with code 1\n/workload/loss: must be given"
+
+
 def test_a_long_message_keeps_its_end() -> None:
     verdict = judge([ended(0, 1, tail="x" * 20_000 + USER)])
 
