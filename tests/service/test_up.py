@@ -168,6 +168,16 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
     ):
         assert up.process.wait(20) == 1
         assert "cannot listen on 127.0.0.1" in up.said
+        assert "give another --port or --host" in up.said
+
+
+def test_a_data_directory_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with running_up(tmp_path / "file", ready=False) as up:
+        assert up.process.wait(20) == 1
+        assert up.said.startswith(f"shunter up: {tmp_path / 'file'} cannot be a data directory: ")
+        assert "--data-dir" in up.said
 
 
 def test_a_role_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ def listen(host: str, port: int | None, last_url: str | None) -> socket.socket:
     try:
         return _bind(host, port or 0)
     except OSError as error:
-        raise PortTaken(f"cannot listen on {host}:{port or 'any port'}: {error.strerror or error}") from error
+        where, way_out = (f"{host}:{port}", "--port or --host") if port else (host, "--host")
+        raise PortTaken(f"cannot listen on {where}: {error.strerror or error}; give another {way_out}") from error
 
 
 def url_of(listener: socket.socket) -> str:

@@ -27,6 +27,9 @@ def run(arguments: Sequence[str]) -> int:
     layout = Layout(Path(options.data_dir or default_data_dir()).expanduser().absolute())
     try:
         layout.make()
+    except OSError as error:
+        return _fail(f"{layout.data_dir} cannot be a data directory: {error.strerror}; give another --data-dir")
+    try:
         lock = Lock(layout.lock)
         listener = address.listen(options.host, options.port, address.read_url(layout.api_url))
         url = address.url_of(listener)
