@@ -9,13 +9,21 @@ from typing import Any
 import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers.base import BaseRouteHandler
 from litestar.types import ExceptionHandlersMap
 from shunter_schemas.faults import DocumentError, Fault, pointer
-from shunter_store.errors import Conflict, IdempotencyMismatch, NotFound, ObjectExists, UnusableDatabase
+from shunter_store.errors import (
+    Conflict,
+    IdempotencyMismatch,
+    NotFound,
+    ObjectExists,
+    RevisionChanged,
+    UnusableDatabase,
+)
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from shunter_service.parameter_names import parameter_names
+from shunter_service.parameter_names import parameter_choices, parameter_names
 from shunter_service.problems import PROBLEMS, TYPE_PREFIX, ProblemError
 from shunter_service.requests import request_id
 
@@ -83,24 +91,30 @@ def _object_exists(request: AnyRequest, error: ObjectExists) -> Response[bytes]:
     return answer(request, ProblemError("object_exists", error.detail))
 
 
+def _revision_changed(request: AnyRequest, error: RevisionChanged) -> Response[bytes]:
+    return answer(request, ProblemError("revision_changed", str(error)))
+
+
 def _key_reused(request: AnyRequest, error: IdempotencyMismatch) -> Response[bytes]:
     return answer(request, ProblemError("idempotency_key_reused", str(error)))
 
 
 def _parameters(request: AnyRequest, error: ValidationException) -> Response[bytes]:
     extra = error.extra if isinstance(error.extra, list) else []
-    names = parameter_names(request.route_handler)
-    faults = [_parameter_fault(item, names) for item in extra if isinstance(item, Mapping)]
+    faults = [_parameter_fault(item, request.route_handler) for item in extra if isinstance(item, Mapping)]
     return answer(request, ProblemError("invalid_parameters", _names(faults) or str(error.detail), faults=faults))
 
 
-def _parameter_fault(item: Mapping[str, Any], names: Mapping[str, str]) -> Fault:
+def _parameter_fault(item: Mapping[str, Any], handler: BaseRouteHandler) -> Fault:
     key = str(item.get("key", ""))
-    name = names.get(key, key)
+    name = parameter_names(handler).get(key, key)
+    detail = str(item.get("message", "is not valid"))
+    if "enum value" in detail:
+        detail = f"must be one of {', '.join(parameter_choices(handler).get(key, ()))}"
     kind = {"header": "header", "path": "path parameter"}.get(
         getattr(item.get("source"), "value", ""), "query parameter"
     )
-    return Fault(pointer([name]), f"{kind} `{name}`: {item.get('message', 'is not valid')}")
+    return Fault(pointer([name]), f"{kind} `{name}`: {detail}")
 
 
 def _names(faults: Iterable[Fault]) -> str:
@@ -138,6 +152,7 @@ HANDLERS: ExceptionHandlersMap = {
     NotFound: _not_found,
     ObjectExists: _object_exists,
     Conflict: _conflict,
+    RevisionChanged: _revision_changed,
     IdempotencyMismatch: _key_reused,
     ValidationException: _parameters,
     HTTPException: _http,

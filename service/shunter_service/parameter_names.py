@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from litestar.handlers.base import BaseRouteHandler
 from litestar.params import ParameterKwarg, QueryParameter
@@ -30,6 +31,13 @@ def parameter_definitions(handler: BaseRouteHandler) -> Mapping[str, ParameterKw
 
 
 @lru_cache(maxsize=256)
+def parameter_choices(handler: BaseRouteHandler) -> Mapping[str, tuple[str, ...]]:
+    """The values that an enumerated parameter may have, by the name in the handler's signature."""
+    fields = handler.signature_model._fields
+    return {name: found for name, field in fields.items() if (found := tuple(_choices(field.raw)))}
+
+
+@lru_cache(maxsize=256)
 def query_names(handler: BaseRouteHandler) -> frozenset[str]:
     """The query parameters that a route knows."""
     return frozenset(
@@ -41,3 +49,10 @@ def query_names(handler: BaseRouteHandler) -> frozenset[str]:
 
 def _definitions(handler: BaseRouteHandler) -> dict[str, Any]:
     return {name: field.kwarg_definition for name, field in handler.signature_model._fields.items()}
+
+
+def _choices(annotation: Any) -> Iterator[str]:
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        yield from (str(member.value) for member in annotation)
+    for inner in get_args(annotation):
+        yield from _choices(inner)

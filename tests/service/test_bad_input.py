@@ -240,6 +240,13 @@ async def test_a_wrong_query_parameter_is_a_422_that_names_it(app: App, path: st
     assert [error.pointer for error in problem(answer).errors] == [pointer]
 
 
+async def test_a_value_that_is_none_of_a_few_is_told_all_of_them(lite: App) -> None:
+    answer = await lite.http.get("/v1/jobs?state=runing&state=failed")
+
+    assert answer.status_code == 422
+    assert "`state`: must be one of queued, provisioning, starting, running, " in problem(answer).errors[0].detail
+
+
 @pytest.mark.parametrize("value", ["NaN", "abc", "-5", "1e3", "9" * 30])
 async def test_a_last_event_id_that_is_no_number_is_ignored_or_refused(lite: App, value: str) -> None:
     job = await lite.submit()
