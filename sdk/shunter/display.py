@@ -75,8 +75,9 @@ def status_line(job: Job) -> str:
         parts.append(waiting_words(job))
     if job.reason and job.state in (State.STOPPING, *TERMINAL_STATES):
         parts.append(job.reason)
-    if job.health != "ok" and job.state not in TERMINAL_STATES:
-        parts.append("its nodes do not report")
+    if job.state not in TERMINAL_STATES:
+        parts += ["its nodes do not report"] if job.health != "ok" else []
+        parts += ["paused" if job.state == State.QUEUED else "pausing"] if job.pause_requested_at else []
     return "  ".join(part for part in parts if part)
 
 

@@ -146,7 +146,7 @@ def test_an_empty_list_says_so_and_prints_no_table() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["jobs", "--label", "team"], "'team' is not NAME=VALUE"),
+        (["jobs", "--since", "yesterday"], "'yesterday' is neither a span such as 2h nor a date"),
         (["jobs", "--state", "sleeping"], "state"),
         (["job", "job_nothing"], "there is no job job_nothing"),
         (["logs", "job_nothing", "-f"], "there is no job job_nothing"),

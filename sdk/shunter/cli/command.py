@@ -9,6 +9,7 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,9 +26,23 @@ DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Use the service that runs on this data directory.", rich_help_panel="Service"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel="Output")]
+
+
+class Output(StrEnum):
+    """What a command prints."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, for programs: --output json.", rich_help_panel="Output")
+]
+OutputAs = Annotated[
+    Output, typer.Option("--output", "-o", help="wide: all there is to a line.", rich_help_panel="Output")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell errors in full.", rich_help_panel="Output")]
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.", show_default=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +52,19 @@ class Context:
     url: str | None = None
     api_key: str | None = None
     data_dir: Path | None = None
-    as_json: bool = False
+    json_asked: bool = False
+    output: Output = Output.TEXT
     verbose: bool = False
+
+    @property
+    def as_json(self) -> bool:
+        """Whether to print JSON."""
+        return self.json_asked or self.output is Output.JSON
+
+    @property
+    def wide(self) -> bool:
+        """Whether to print all there is to a line."""
+        return self.output is Output.WIDE
 
     def client(self) -> Client:
         """A client for the service that the options, the environment or a data directory name."""
@@ -51,16 +77,23 @@ _COMMON: typing.Final = (
     ("url", Url, None),
     ("api_key", ApiKey, None),
     ("data_dir", DataDir, None),
-    ("as_json", AsJson, False),
+    ("json_asked", AsJson, False),
+    ("output", OutputAs, Output.TEXT),
     ("verbose", Verbose, False),
 )
 
 
-def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str, *, panel: str, options_first: bool = False
+) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Register a function as a command. Its first parameter is the `Context`; it returns an exit code or None for 0.
 
     The common options are added to its own, and an error becomes one line and an exit code.
+
+    Args:
+        options_first: whether everything behind the first argument is an argument too, also what looks like an option.
     """
+    settings = {"allow_interspersed_args": not options_first}
 
     def register(function: Callable[..., int | None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -72,7 +105,7 @@ def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Callable[..
         signature = _with_common_options(function)
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-        return app.command(name, rich_help_panel=panel)(run)
+        return app.command(name, rich_help_panel=panel, context_settings=settings)(run)
 
     return register
 

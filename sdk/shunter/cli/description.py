@@ -10,14 +10,15 @@ from shunter.cli.output import clock
 from shunter.display import duration, status_line
 
 
-def describe(job: Job) -> list[str]:
-    """The job by topics; topics that it does not have are left out."""
+def describe(job: Job, *, wide: bool = False) -> list[str]:
+    """The job by topics; topics that it does not have are left out. `wide`: its nodes by their providers' names too."""
     facts = [
         ("name", job.name),
         ("state", status_line(job)),
         ("message", job.message or ""),
         ("labels", ", ".join(f"{name}={value}" for name, value in job.labels.items())),
-        ("created", clock(job.created_at)),
+        ("created", f"{clock(job.created_at)}{f' by {job.created_by}' if job.created_by else ''}"),
+        ("retry of", _origin(job) if job.retry_of else ""),
         ("started", clock(job.started_at) if job.started_at else ""),
         ("finished", clock(job.finished_at) if job.finished_at else ""),
         ("plan", _plan(job.plan) if job.plan else ""),
@@ -29,7 +30,7 @@ def describe(job: Job) -> list[str]:
         first, *rest = text.splitlines() or [""]
         if text:
             lines += [f"  {name:<9} {first}", *(f"  {'':<9} {line}" for line in rest)]
-    return [*lines, *_history(job), *_nodes(job)]
+    return [*lines, *_attempts(job), *_history(job), *_nodes(job, wide=wide)]
 
 
 def _plan(plan: JobPlan) -> str:
@@ -44,9 +45,28 @@ def _history(job: Job) -> Iterator[str]:
         yield f"  {clock(before.at)}  {before.to:<13}{before.reason or '':<20} {lasted}".rstrip()
 
 
-def _nodes(job: Job) -> Iterator[str]:
+def _attempts(job: Job) -> Iterator[str]:
+    if len(job.attempts) < 2:
+        return
+    for attempt in job.attempts:
+        why = (attempt.message or attempt.reason or "").partition("\n")[0]
+        step = f"step {attempt.last_step}" if attempt.last_step is not None else ""
+        yield f"  start {attempt.generation}  {clock(attempt.started_at)}  {attempt.how:<8} {step:<12} {why}".rstrip()
+
+
+def _nodes(job: Job, *, wide: bool) -> Iterator[str]:
     for node in job.nodes:
         yield f"  node {node.rank}  {node.state:<10} {node.token}  {_where(node)}".rstrip()
+        if wide:
+            price = f"{node.usd_per_hour:.2f} USD/h" if node.usd_per_hour else ""
+            times = [("ready", node.ready_at), ("seen", node.last_seen_at), ("released", node.released_at)]
+            facts = [node.handle, node.region, price, *(f"{name} {clock(at)}" for name, at in times if at)]
+            yield f"    {'  '.join(fact for fact in facts if fact)}"
+
+
+def _origin(job: Job) -> str:
+    step = "" if job.resumes_from_step is None else f" from step {job.resumes_from_step}"
+    return f"{job.retry_of}{step}"
 
 
 def _where(node: JobNode) -> str:

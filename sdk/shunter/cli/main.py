@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from shunter.cli import documents, jobs, outputs, roles
+from shunter.cli import beginning, changing, curves, documents, jobs, outputs, roles, service
 from shunter.cli.codes import ExitCode
 
 app = typer.Typer(
@@ -39,10 +39,8 @@ def root(
     """Train on many GPUs from one document: submit it, follow it, fetch what it made."""
 
 
-documents.register(app)
-jobs.register(app)
-outputs.register(app)
-roles.register(app)
+for commands in (documents, jobs, changing, outputs, curves, beginning, service, roles):
+    commands.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,6 +32,11 @@ def print_data(data: Any) -> None:
     print(json.dumps(data), flush=True)
 
 
+def print_document(document: Any) -> None:
+    """A job document, for people and for a file."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
     """Columns for people; on a pipe plain and never cut off."""
     lines = [tuple(headings), *(tuple(row) for row in rows)]

@@ -1,4 +1,4 @@
-"""Commands about what jobs report and leave: `logs`, `events`, `metrics`, `artifacts`; and `providers`."""
+"""Commands about what jobs report and leave: `logs`, `events`, `metrics`, `checkpoints`, `artifacts`."""
 
 from __future__ import annotations
 
@@ -7,37 +7,59 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shunter.cli.command import Context, JobId, command
+from shunter.cli.arguments import JobId
+from shunter.cli.command import Context, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shunter_schemas.api import Artifact, Event, LogLine
+    from shunter_schemas.api import Artifact, Checkpoint, Event, LogLine
 
     from shunter.client import Client
+    from shunter.flows.reports import Lines
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
 Rank = Annotated[int | None, typer.Option("--rank", help="Only this rank; -1 is the set-up. Default: all, merged.")]
+StreamOf = Annotated[str | None, typer.Option("--stream", help="Only stdout, stderr or setup.")]
+Generation = Annotated[int | None, typer.Option("--start", metavar="N", help="Only this start of the gang.")]
 Tail = Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")]
+Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only lines that hold this text.")]
 Download = Annotated[Path | None, typer.Option("--download", metavar="DIR", help="Fetch every file into this folder.")]
+
+_PANEL = "What jobs report and leave"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "logs", panel="What jobs report and leave")(logs)
-    command(app, "events", panel="What jobs report and leave")(events)
-    command(app, "artifacts", panel="What jobs report and leave")(artifacts)
-    command(app, "providers", panel="Service")(providers)
+    command(app, "logs", panel=_PANEL)(logs)
+    command(app, "events", panel=_PANEL)(events)
+    command(app, "checkpoints", panel=_PANEL)(checkpoints)
+    command(app, "artifacts", panel=_PANEL)(artifacts)
 
 
-def logs(context: Context, job_id: JobId, follow: Follow = False, rank: Rank = None, tail: Tail = None) -> None:
+def logs(
+    context: Context,
+    job_id: JobId,
+    follow: Follow = False,
+    rank: Rank = None,
+    stream: StreamOf = None,
+    generation: Generation = None,
+    search: Search = None,
+    tail: Tail = None,
+) -> None:
     """Print a job's output."""
     from shunter.cli import output
+    from shunter.flows.reports import Lines
 
+    if search is not None and follow:
+        raise typer.BadParameter("--search looks through what is there; leave out --follow")
+    which = Lines(rank, stream, generation, search)
     with context.client() as client:
-        for line in _lines(client, job_id, follow=follow, rank=rank, tail=tail):
+        for line in _lines(client, job_id, which, follow=follow, tail=tail):
             if context.as_json:
                 output.print_json(line)
+            elif context.wide:
+                print(f"{output.clock(line.at)} {_origin(line, wide=True)} {line.text}", flush=follow)
             else:
                 print(line.text if rank is not None else f"{_origin(line)} {line.text}", flush=follow)
 
@@ -45,13 +67,27 @@ def logs(context: Context, job_id: JobId, follow: Follow = False, rank: Rank = N
 def events(context: Context, job_id: JobId, follow: Follow = False) -> None:
     """Print what happened to a job."""
     from shunter.cli import output
+    from shunter.display import AwayLines
 
     with context.client() as client:
-        for event in client.follow_events(job_id) if follow else client.events(job_id):
+        for event in client.follow_events(job_id, away=AwayLines()) if follow else client.events(job_id):
             if context.as_json:
                 output.print_json(event)
             else:
                 print(_event_line(event), flush=follow)
+
+
+def checkpoints(context: Context, job_id: JobId) -> None:
+    """List the checkpoints that a job can go on from, newest first."""
+    from shunter.cli import output
+
+    with context.client() as client:
+        found = list(client.checkpoints(job_id))
+    if context.as_json:
+        output.print_json_list(found)
+        return
+    headings = ("STEP", "START", "SIZE", "FILES", "COMMITTED", "VALUES")
+    output.print_table(headings, map(_checkpoint_row, found), empty="no checkpoints")
 
 
 def artifacts(context: Context, job_id: JobId, download: Download = None) -> None:
@@ -68,34 +104,28 @@ def artifacts(context: Context, job_id: JobId, download: Download = None) -> Non
     elif download is not None:
         total = output.in_bytes(sum(artifact.size_bytes for artifact in found))
         print(f"{len(found)} files, {total}, in {download}")
+    elif context.wide:
+        headings = ("PATH", "SIZE", "SHA-256", "START", "STORED")
+        output.print_table(headings, map(_wide_artifact_row, found), empty="no artifacts")
     else:
         output.print_table(("PATH", "SIZE", "SHA-256"), map(_artifact_row, found), empty="no artifacts")
 
 
-def providers(context: Context) -> None:
-    """List the configured provider instances and how they are."""
-    from shunter.cli import output
+def _lines(client: Client, job_id: str, which: Lines, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    from shunter.display import AwayLines
 
-    with context.client() as client:
-        found = client.providers()
-    if context.as_json:
-        output.print_json_list(found)
-        return
-    rows = ((p.name, p.plugin, p.status, "yes" if p.bills else "no", output.age(p.read_at), p.detail) for p in found)
-    output.print_table(("NAME", "PLUGIN", "STATUS", "BILLS", "READ", "DETAIL"), rows, empty="no providers")
-
-
-def _lines(client: Client, job_id: str, *, follow: bool, rank: int | None, tail: int | None) -> Iterator[LogLine]:
     last = 0
-    for line in client.logs(job_id, rank=rank, tail=tail):
+    chosen = {"rank": which.rank, "stream": which.stream, "generation": which.generation}
+    for line in client.logs(job_id, **chosen, search=which.search, tail=tail):  # type: ignore[arg-type]  # by name
         last = line.line
         yield line
     if follow:
-        yield from client.follow_logs(job_id, rank=rank, after=last)
+        yield from client.follow_logs(job_id, **chosen, after=last, away=AwayLines())  # type: ignore[arg-type]
 
 
-def _origin(line: LogLine) -> str:
-    return f"[{'set-up' if line.rank < 0 else line.rank}]"
+def _origin(line: LogLine, *, wide: bool = False) -> str:
+    rank = "set-up" if line.rank < 0 else str(line.rank)
+    return f"[{line.generation}.{line.node} {rank} {line.stream}]" if wide else f"[{rank}]"
 
 
 def _event_line(event: Event) -> str:
@@ -107,7 +137,22 @@ def _event_line(event: Event) -> str:
     return f"{event.seq:>4}  {output.clock(event.at)}  {event.type:<22} {data}".rstrip()
 
 
+def _checkpoint_row(checkpoint: Checkpoint) -> tuple[str, ...]:
+    from shunter.cli import output
+
+    values = " ".join(f"{name}={value:.4g}" for name, value in checkpoint.values.items())
+    start = f"{checkpoint.generation} of {checkpoint.from_job}" if checkpoint.from_job else str(checkpoint.generation)
+    size = output.in_bytes(checkpoint.size_bytes)
+    return str(checkpoint.step), start, size, str(checkpoint.files), output.clock(checkpoint.committed_at), values
+
+
 def _artifact_row(artifact: Artifact) -> tuple[str, ...]:
     from shunter.cli import output
 
     return artifact.path, output.in_bytes(artifact.size_bytes), artifact.sha256
+
+
+def _wide_artifact_row(artifact: Artifact) -> tuple[str, ...]:
+    from shunter.cli import output
+
+    return *_artifact_row(artifact), str(artifact.generation), output.clock(artifact.created_at)
