@@ -75,6 +75,10 @@ _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "CancelJob": (401, 403, 404, 409, 503),
     "DownloadArtifact": (401, 404, 416, 422, 503),
     "GetLogs": (401, 404, 416, 422, 503),
+    "GetHealth": (422,),
+    "GetReadiness": (422,),
+    "GetJobSchema": (422,),
+    "GetProblemKind": (404, 422),
 }
 _WHY: Final[Mapping[int, str]] = {
     400: "The body cannot be read.",
@@ -165,11 +169,25 @@ def _models() -> list[type[BaseModel]]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Every model in validation mode: what may be left out of an answer is not required there."""
+    """Every model in validation mode: what may be left out of an answer is not required there.
+
+    A default that is an object moves to `x-default`: generators of clients give up on a whole model for one.
+    """
     models = [model for model in _models() if model is not api.Answer]
     _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
     schemas: dict[str, Any] = definitions["$defs"]
+    for place in _objects_in(schemas):
+        if isinstance(place.get("default"), dict):
+            place["x-default"] = place.pop("default")
     return schemas
+
+
+def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every JSON object within a value."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects_in(inner)
 
 
 def _operations(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,7 +228,7 @@ def _complete(operation: dict[str, Any], bounds: Mapping[str, Mapping[str, Any]]
     for status, description in _ALSO.get(name, {}).items():
         content = {} if status == "304" else {"content": success["content"]}
         responses[status] = {"description": description, **content}
-    for code in _REFUSALS.get(name, () if name in _PUBLIC else _USUAL_REFUSALS):
+    for code in _REFUSALS.get(name, _USUAL_REFUSALS):
         responses.setdefault(str(code), _refusal(code))
     responses["default"] = {"description": "A problem.", "content": {"application/problem+json": {"schema": _PROBLEM}}}
     operation["responses"] = responses

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, get_args, get_origin
 
 from litestar.handlers.base import BaseRouteHandler
 from litestar.params import FromPath, HeaderParameter, QueryParameter
@@ -34,13 +35,23 @@ LastEventId = Annotated[
 async def refuse_unknown(connection: Connection, handler: BaseRouteHandler) -> None:
     """A guard of every route: a query parameter that the route does not know is a mistake that should be seen.
 
+    So is the word `null` for a number or a choice, which would be read as if the parameter had been left out.
+
     Raises:
         ProblemError: 422, naming the nearest known parameter.
     """
     known = query_names(handler)
-    unknown = [name for name in connection.query_params if name not in known]
-    if unknown and connection.scope.get("method") != "OPTIONS":
-        faults = [Fault(pointer([name]), f"unknown query parameter{_nearest(name, known)}") for name in unknown]
+    faults = [
+        Fault(pointer([name]), f"unknown query parameter{_nearest(name, known)}")
+        for name in connection.query_params
+        if name not in known
+    ]
+    faults += [
+        Fault(pointer([name]), "is not valid; leave the parameter out where there is no value")
+        for name, value in connection.query_params.multi_items()
+        if value.lower() == "null" and name in _names_that_take_null(handler)
+    ]
+    if faults and connection.scope.get("method") != "OPTIONS":
         raise ProblemError("invalid_parameters", "; ".join(_line(fault) for fault in faults), faults=faults)
 
 
@@ -58,6 +69,19 @@ def checked_id(kind: str, prefix: str, text: str) -> str:
 def last_seen(header: str | None, query: int) -> int:
     """Where a stream goes on: `Last-Event-ID` when it is a number, else the query parameter."""
     return int(header) if header is not None and header.isascii() and header.isdigit() else query
+
+
+@lru_cache(maxsize=256)
+def _names_that_take_null(handler: BaseRouteHandler) -> frozenset[str]:
+    """Query parameters for which Litestar reads the word `null` as nothing: they may be absent, and are no text."""
+    fields = handler.signature_model._fields.items()
+    return frozenset(
+        field.kwarg_definition.name or name
+        for name, field in fields
+        if isinstance(field.kwarg_definition, QueryParameter)
+        and field.is_optional
+        and not any(inner is str or get_origin(inner) is list for inner in get_args(field.annotation))
+    )
 
 
 def _nearest(name: str, known: frozenset[str]) -> str:

@@ -34,10 +34,17 @@ class ApiProcess:
 
 
 @contextmanager
-def running_api(data_dir: Path) -> Iterator[ApiProcess]:
-    """The API, from ready to ended; its address and key lie in the data directory as `shunter up` leaves them."""
+def running_api(data_dir: Path, database_url: str | None = None) -> Iterator[ApiProcess]:
+    """The API, from ready to ended; its address and key lie in the data directory as `shunter up` leaves them.
+
+    Args:
+        data_dir: what the process calls its own.
+        database_url: another database than the SQLite file in `data_dir`.
+    """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
     environ["SHUNTER_DATA_DIR"] = str(data_dir)
+    if database_url is not None:
+        environ["SHUNTER_DATABASE_URL"] = database_url
     subprocess.run([sys.executable, "-m", "shunter_service", "prepare"], env=environ, check=True)
     with socket.create_server(("127.0.0.1", 0)) as listener, (data_dir / "api.log").open("wb") as log:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -46,7 +53,7 @@ def running_api(data_dir: Path) -> Iterator[ApiProcess]:
         process = subprocess.Popen(command, env=environ, pass_fds=(listener.fileno(),), stdout=log, stderr=log)
         try:
             wait_until(lambda: _is_ready(url), timeout_s=30, description="the API answers")
-            database = Database.connect(DataSettings(data_dir=data_dir).database_url)
+            database = Database.connect(database_url or DataSettings(data_dir=data_dir).database_url)
             yield ApiProcess(url, (data_dir / "api-key").read_text().strip(), data_dir, database)
             database.close()
         finally:

@@ -261,7 +261,11 @@ class Job(Answer):
         examples=[[{"at": _AT, "from": None, "to": "queued"}]],
     )
     cost: Cost = Field(default=Cost(), description="Money spent.", examples=[{"usd": 0.0}])
-    spec: dict[str, Any] = Field(description="The job document.", examples=[{"version": "1", "name": "tiny-lm-ddp"}])
+    spec: dict[str, Any] = Field(
+        title="Document",  # what generated clients call its type; `JobSpec` is another's name
+        description="The job document.",
+        examples=[{"version": "1", "name": "tiny-lm-ddp"}],
+    )
     links: dict[str, str] = Field(
         default_factory=dict, description="Related addresses by name.", examples=[{"logs": f"/v1/jobs/{_JOB}/logs"}]
     )
