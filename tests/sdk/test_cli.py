@@ -3,24 +3,13 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from shunter.cli.main import app, main
+from shunter.cli.main import main
 from shunter_schemas.states import Reason
 from support.api_process import ApiProcess
+from support.command_line import shunter, written
 from support.documents import REPOSITORY, changed, script, tiny_lm
-from typer.testing import CliRunner, Result
-
-
-def shunter(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-
-def written(folder: Path, document: Any = None, name: str = "job.json") -> Path:
-    path = folder / name
-    path.write_text(json.dumps(tiny_lm() if document is None else document))
-    return path
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ def job(**more: Any) -> Job:
 
 def run_cell(source: str) -> list[dict[str, Any]]:
     """What one cell of a notebook put out."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    cell = nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
+    notebook = nbformat.v4.new_notebook(cells=[cell])  # type: ignore[no-untyped-call]
     nbclient.NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
     outputs: list[dict[str, Any]] = notebook.cells[0].outputs
     return outputs

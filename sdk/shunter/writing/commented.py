@@ -18,6 +18,8 @@ from shunter.writing.descriptions import fields_at, schema_at
 _WIDTH: Final = 110
 _FITS_IN_A_LINE: Final = 80
 _NOT_EXPLAINED: Final = frozenset({"version", "kind"})
+_PLAIN: Final = re.compile(r"[A-Za-z_]([\w ./-]*[\w/])?", re.ASCII)
+_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _EDITOR_LINE: Final = "# yaml-language-server: $schema="
 
 
@@ -57,15 +59,15 @@ def _yaml(value: Mapping[str, Any], path: tuple[str, ...], document: Any) -> Ite
             yield ""
         yield from _comment(here, document, f"{indent}#")
         if isinstance(item, dict) and item and not _fits(item):
-            yield f"{indent}{_key(name)}:"
+            yield f"{indent}{_scalar(name)}:"
             yield from _yaml(item, here, document)
         elif isinstance(item, str) and "\n" in item:
-            yield f"{indent}{_key(name)}: {json.dumps(item, ensure_ascii=False)}"
+            yield f"{indent}{_scalar(name)}: {_quoted(item)}"
         elif isinstance(item, list) and not _fits(item):
-            yield f"{indent}{_key(name)}:"
+            yield f"{indent}{_scalar(name)}:"
             yield from (f"{indent}  - {_scalar(one)}" for one in item)
         else:
-            yield f"{indent}{_key(name)}: {_scalar(item)}"
+            yield f"{indent}{_scalar(name)}: {_scalar(item)}"
 
 
 def _json(value: Mapping[str, Any], path: tuple[str, ...], document: Any) -> Iterator[str]:
@@ -122,15 +124,16 @@ def _fits(value: Any) -> bool:
     return flat and len(json.dumps(value, ensure_ascii=False)) <= _FITS_IN_A_LINE
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else json.dumps(name, ensure_ascii=False)
-
-
 def _scalar(value: Any) -> str:
     """JSON is YAML; only plain words need no quotes."""
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w ./-]*[\w/]", value) and _reads_back(value):
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and _reads_back(value):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """JSON, with escapes for characters that YAML takes for breaks or does not take at all."""
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _reads_back(text: str) -> bool:
