@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, cast
 
 from shunter_schemas.api import LogLine, LogPage
@@ -67,7 +68,8 @@ def find_page(conn: Connection, selection: Selection, *, line: int, tail: int | 
 def read_page(objects: ObjectStore, index: PageIndex) -> LogPage:
     """Read the lines of a page. Blocks on the object store."""
     last_lines = _last_lines(objects, index)
-    found = [line for line in (*_whole_lines(objects, index), *last_lines) if line.line >= index.first_line]
+    found = [*islice(_whole_lines(objects, index), index.limit), *last_lines]
+    found = [line for line in found if line.line >= index.first_line]
     lines = found[len(found) - min(index.limit, len(found)) :] if index.at_end else found[: index.limit]
     total = index.total + len(last_lines)
     following = lines[-1].line + 1 if lines else index.first_line
@@ -75,6 +77,7 @@ def read_page(objects: ObjectStore, index: PageIndex) -> LogPage:
 
 
 def _whole_lines(objects: ObjectStore, index: PageIndex) -> Iterator[LogLine]:
+    """From the first line that is wanted on; a piece may hold 100,000 short lines before it."""
     begun: dict[StreamKey, bytes] = {}
     for chunk in index.chunks:
         beginning = begun.get(chunk.key)
@@ -84,7 +87,8 @@ def _whole_lines(objects: ObjectStore, index: PageIndex) -> Iterator[LogLine]:
         begun[chunk.key] = rest
         # The count in the index gives the numbers; were the bytes to say otherwise, lines would only be cut or padded.
         whole = [*whole[: chunk.lines], *[b""] * (chunk.lines - len(whole))]
-        for number, text in enumerate(whole, chunk.first_line):
+        before = max(0, index.first_line - chunk.first_line)
+        for number, text in enumerate(whole[before:], chunk.first_line + before):
             yield _line(index, chunk, number, text)
 
 

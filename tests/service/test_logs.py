@@ -232,6 +232,15 @@ async def test_a_last_line_without_an_end_is_shown_when_no_more_can_come(
     assert (await reader.page(line=4))["items"] == []
 
 
+async def test_a_window_deep_in_a_piece_of_many_short_lines_has_the_right_lines(output: Output, reader: Reader) -> None:
+    output.add("".join(f"{number}\n" for number in range(1, 100_001)))
+
+    page = await reader.page(line=90_000, limit=3)
+
+    assert [(item["line"], item["text"]) for item in page["items"]] == [(n, str(n)) for n in range(90_000, 90_003)]
+    assert await reader.lines(tail=2) == ["99999", "100000"]
+
+
 async def test_two_journals_of_one_rank_do_not_mix_their_pieces(output: Output, reader: Reader) -> None:
     output.add("first agent, cut", journal="one")
     output.add("second agent\n", journal="two")
