@@ -20,8 +20,8 @@ _TRUE: dict[State, str] = {
     State.PROVISIONING: "its nodes are being made, as one gang",
     State.STARTING: "nodes fetch source and inputs, install the environment, start the ranks",
     State.RUNNING: "every rank runs",
-    State.RECOVERING: "a node or rank was lost: the gang is made whole and goes on from the last checkpoint; or a pause "
-    "was asked for: it is checkpointed and every node let go",
+    State.RECOVERING: "a node or rank was lost: the gang is made whole and goes on from the last checkpoint; "
+    "or a pause was asked for: it is checkpointed and every node let go",
     State.STOPPING: "how it ends is fixed; checkpoint, artifacts and logs are collected, nodes are released",
     State.SUCCEEDED: "every rank ended with 0; final",
     State.FAILED: "it could not be done; `reason` says why; final",

@@ -108,6 +108,7 @@ _WORDS: Mapping[str, Callable[[Place, Mapping[str, Any]], Fault]] = {
     "missing": _missing,
     "extra_forbidden": _unknown_field,
     "literal_error": _not_in_list,
+    "enum": _not_in_list,
     "union_tag_invalid": _wrong_tag,
     "union_tag_not_found": _no_tag,
     "string_pattern_mismatch": _wrong_pattern,

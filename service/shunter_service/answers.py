@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import TypeVar, cast
 
 from litestar import Response
@@ -15,6 +14,7 @@ from shunter_service.problems import ProblemError
 
 M = TypeVar("M", bound=BaseModel)
 
+_JOB_TAG = re.compile(r'"(\d{1,15})(?:-[0-9a-f]{0,64})?"')
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -34,21 +34,32 @@ def raw(body: bytes, _: type[M], *, status: int = HTTP_200_OK, headers: Mapping[
     return cast("Response[M]", response)
 
 
-def entity_tag(revision: int, body: bytes) -> str:
-    """An `ETag`: the revision, and what else of the answer moves without one (progress, nodes, money)."""
-    return f'"{revision}-{sha256(body).hexdigest()[:16]}"'
-
-
 def unless_known(response: Response[M], if_none_match: str | None) -> Response[M]:
     """The answer, or 304 when the client holds it already (`If-None-Match`)."""
     tag = response.headers["ETag"]
-    known = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
-    if tag not in known and "*" not in known:
+    if not is_known(tag, if_none_match):
         return response
     empty = Response(
         content=b"", status_code=HTTP_304_NOT_MODIFIED, headers={"ETag": tag}, media_type="application/json"
     )
     return cast("Response[M]", empty)
+
+
+def is_known(tag: str, if_none_match: str | None) -> bool:
+    """Whether the client says that it holds what the tag names."""
+    known = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    return tag in known or "*" in known
+
+
+def asked_revisions(if_match: str) -> set[int] | None:
+    """The revisions that an `If-Match` of jobs names: the part of their tags that changes of a job move.
+
+    None: any (`*`). What is no tag of a job names nothing.
+    """
+    tags = [part.strip().removeprefix("W/") for part in if_match.split(",")]
+    if "*" in tags:
+        return None
+    return {int(match[1]) for tag in tags if (match := _JOB_TAG.fullmatch(tag))}
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from shunter_service.context import Service
 from shunter_service.controllers.bundles import BundlesController
 from shunter_service.controllers.description import DescriptionController
 from shunter_service.controllers.events import EventsController
+from shunter_service.controllers.job_wishes import JobWishesController
 from shunter_service.controllers.jobs import JobsController
 from shunter_service.controllers.logs import LogsController
 from shunter_service.controllers.metrics import MetricsController
@@ -30,6 +31,7 @@ CONTROLLERS = [
     StatusController,
     DescriptionController,
     JobsController,
+    JobWishesController,
     EventsController,
     LogsController,
     MetricsController,

@@ -3,26 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, TypeVar
 
 from litestar import Request
 from litestar.exceptions import InternalServerException
+from pydantic import BaseModel
+from shunter_schemas.changes import parse_request
+from shunter_schemas.faults import DocumentError
 
 from shunter_service.problems import ProblemError
 
 AnyRequest = Request[Any, Any, Any]
+M = TypeVar("M", bound=BaseModel)
 
 ARCHIVES = ("application/gzip", "application/x-gzip", "application/x-tar+gzip", "application/octet-stream")
 
 
-async def job_document(request: AnyRequest, limit_bytes: int) -> bytes:
+JSON = ("application/json",)
+PATCHES = ("application/json", "application/merge-patch+json")
+
+
+async def json_body(request: AnyRequest, limit_bytes: int, accepted: tuple[str, ...] = JSON) -> bytes:
     """The body of a request that sends JSON.
 
     Raises:
         ProblemError: 415 for another content type, 413 beyond the limit.
     """
-    require_type(request, ("application/json",))
+    require_type(request, accepted)
     return await limited(request, limit_bytes)
+
+
+async def optional_json(request: AnyRequest, limit_bytes: int) -> bytes:
+    """The same; empty where nothing was sent.
+
+    Raises:
+        ProblemError: as `json_body`.
+    """
+    body = await limited(request, limit_bytes)
+    if body:
+        require_type(request, JSON)
+    return body
+
+
+def parsed(body: bytes, model: type[M]) -> M:
+    """What a request's body says.
+
+    Raises:
+        ProblemError: 400 when it is not JSON, 422 with every fault.
+    """
+    try:
+        return parse_request(body, model)
+    except DocumentError as error:
+        slug = "invalid_request" if error.parseable else "not_parseable"
+        detail = "; ".join(f"{at}: {detail}" if at else detail for at, detail in error.faults)
+        raise ProblemError(slug, detail, faults=error.faults) from None
 
 
 async def limited(request: AnyRequest, limit_bytes: int) -> bytes:

@@ -22,7 +22,7 @@ from shunter_schemas import api
 from shunter_schemas.job import JobSpec
 
 from shunter_service.app import create_app
-from shunter_service.bodies import ARCHIVES
+from shunter_service.bodies import ARCHIVES, JSON, PATCHES
 from shunter_service.examples import example_of, job_document
 from shunter_service.parameter_names import parameter_definitions
 
@@ -43,14 +43,18 @@ _BOUNDS: Final = (
 """Words of JSON Schema and of Litestar's parameters."""
 _METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 
+
+def _body(model: str, kinds: Sequence[str], example: Any, *, required: bool = True) -> dict[str, Any]:
+    media = {"schema": {"$ref": _REF.format(model=model)}, "example": example}
+    return {"required": required, "content": dict.fromkeys(kinds, media)}
+
+
 _BODIES: Final[Mapping[str, dict[str, Any]]] = {
-    "CreateJob": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": _REF.format(model="JobSpec")}, "example": job_document()},
-        },
-    },
+    "CreateJob": _body("JobSpec", JSON, job_document()),
     "CreateBundle": {"required": True, "content": dict.fromkeys(ARCHIVES, _BYTES)},
+    "UpdateJob": _body("JobPatch", PATCHES, {"labels": {"team": "nlp"}, "limits": {"max_duration_s": 7200}}),
+    "RetryJob": _body("RetryRequest", JSON, {"from": "checkpoint"}, required=False),
+    "CancelJobs": _body("CancelRequest", JSON, {"label": ["sweep=42"], "state": ["queued", "running"]}),
 }
 _CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
     "ListEvents": {"text/event-stream": _TEXT},
@@ -72,7 +76,12 @@ _ALSO: Final[Mapping[str, Mapping[str, str]]] = {
 _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "CreateJob": (400, 401, 403, 413, 415, 422, 503),
     "CreateBundle": (400, 401, 403, 413, 415, 422, 503),
-    "CancelJob": (401, 403, 404, 409, 503),
+    **dict.fromkeys(("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob"), (401, 403, 404, 409, 422, 503)),
+    "RetryJob": (400, 401, 403, 404, 409, 413, 415, 422, 503),
+    "CancelJobs": (400, 401, 403, 413, 415, 422, 503),
+    "UpdateJob": (400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 503),
+    "DeleteJob": (401, 403, 404, 409, 422, 503),
+    "CountJobs": (401, 422, 503),
     "DownloadArtifact": (401, 404, 416, 422, 503),
     "GetLogs": (401, 404, 416, 422, 503),
     "GetHealth": (422,),
@@ -86,17 +95,23 @@ _WHY: Final[Mapping[int, str]] = {
     403: "The key does not allow this.",
     404: "There is no such thing, or it is another project's.",
     409: "The present state does not allow this.",
+    412: "The job has another revision by now.",
     413: "The body is too large.",
     415: "The body has another content type.",
     416: "The range lies outside of the file.",
     422: "What was sent is not valid; `errors` says where.",
+    428: "`If-Match` is missing.",
     503: "The service cannot serve at the moment; try again.",
 }
 _USUAL_REFUSALS: Final = (401, 404, 422, 503)
-_OF_A_JOB: Final = ("GetJob", "CancelJob", "ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints")
+_OF_A_JOB: Final = (
+    *("GetJob", "UpdateJob", "CancelJob", "PauseJob", "ResumeJob", "CheckpointJob", "RetryJob", "DeleteJob"),
+    *("ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints"),
+)
 _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "CreateJob": {name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
     "ListJobs": {name: {"job_id": "$response.body#/items/0/id"} for name in _OF_A_JOB},
+    "RetryJob": {name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
     "CreateBundle": {name: {"bundle_id": "$response.body#/id"} for name in ("GetBundle", "HasBundle")},
     "ListArtifacts": {
         "DownloadArtifact": {"job_id": "$request.path.job_id", "artifact_path": "$response.body#/items/0/path"}
@@ -105,17 +120,17 @@ _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
 """From an answer to what can be asked next: parameters by operation."""
 _ETAG: Final = {"ETag": {"description": "Names this state of the answer.", "schema": {"type": "string"}}}
 _LOCATION: Final = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
+_REPLAYED: Final = {
+    "Idempotent-Replayed": {
+        "description": "`true`: an earlier request with this Idempotency-Key did it, and this was its answer.",
+        "schema": {"const": "true"},
+    }
+}
 _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "CreateJob": {
-        **_LOCATION,
-        **_ETAG,
-        "Idempotent-Replayed": {
-            "description": "`true`: an earlier request with this Idempotency-Key made the job.",
-            "schema": {"const": "true"},
-        },
-    },
-    "GetJob": _ETAG,
-    "CancelJob": _ETAG,
+    **{name: {**_LOCATION, **_ETAG, **_REPLAYED} for name in ("CreateJob", "RetryJob")},
+    **{name: {**_ETAG, **_REPLAYED} for name in ("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob")},
+    "CancelJobs": _REPLAYED,
+    **dict.fromkeys(("GetJob", "UpdateJob"), _ETAG),
     "DownloadArtifact": _ETAG,
     "CreateBundle": _LOCATION,
 }
@@ -165,7 +180,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _models() -> list[type[BaseModel]]:
     named = (getattr(api, name) for name in api.__all__)
-    return [JobSpec, *(model for model in named if isinstance(model, type) and issubclass(model, api.Answer))]
+    return [JobSpec, *(model for model in named if isinstance(model, type) and issubclass(model, BaseModel))]
 
 
 def _schemas() -> dict[str, Any]:

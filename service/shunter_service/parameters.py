@@ -23,6 +23,16 @@ Cursor = Annotated[
     str | None,
     QueryParameter(max_length=500, description="`next_cursor` of the page before; only a cursor that was given out."),
 ]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Makes a repetition harmless: the same key and body get the same answer for at least a day.",
+    ),
+]
 After = Annotated[int, QueryParameter(ge=0, le=LARGEST, description="Only what has a higher number.")]
 LastEventId = Annotated[
     str | None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from shunter_schemas.states import State
-from shunter_store.sqltypes import db_now
-from shunter_store.tables import jobs, leases, outbox
+from shunter_store.sqltypes import UtcTime, db_now
+from shunter_store.tables import jobs, leases, outbox, progress
 from sqlalchemy import Connection, Double, bindparam, func, select, type_coerce
 
 _CHUNK = 500
@@ -15,16 +16,22 @@ _CHUNK = 500
 
 
 class Head(NamedTuple):
-    """What moves when a job changes."""
+    """What moves when a job changes, and when it only gets on."""
 
     revision: int
     event_seq: int
     state: State
+    reported_at: datetime | None
+
+    def is_changed(self, before: Head | None) -> bool:
+        """Whether more moved than the progress."""
+        return before is None or self[:3] != before[:3]
 
 
-_HEADS = select(jobs.c.id, jobs.c.revision, jobs.c.event_seq, jobs.c.state).where(
-    jobs.c.id.in_(bindparam("ids", expanding=True))
-)
+_REPORTED = select(func.max(progress.c.at)).where(progress.c.job_id == jobs.c.id).correlate(jobs).scalar_subquery()
+_HEADS = select(
+    jobs.c.id, jobs.c.revision, jobs.c.event_seq, jobs.c.state, type_coerce(_REPORTED, UtcTime).label("reported_at")
+).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
 _OLDEST_HINT_S = select(db_now() - type_coerce(func.min(outbox.c.created_at), Double))
 _LEASES = select(leases.c.name).where(leases.c.owner.is_not(None), leases.c.until >= db_now())
 
@@ -32,7 +39,7 @@ _LEASES = select(leases.c.name).where(leases.c.owner.is_not(None), leases.c.unti
 def heads(conn: Connection, job_ids: Sequence[str]) -> dict[str, Head]:
     """The heads of those jobs that exist."""
     return {
-        row.id: Head(row.revision, row.event_seq, row.state)
+        row.id: Head(row.revision, row.event_seq, row.state, row.reported_at)
         for ids in _chunks(job_ids)
         for row in conn.execute(_HEADS, {"ids": ids})
     }

@@ -3,89 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from shunter_planner.matching import in_jurisdiction
+from shunter_schemas.api import RetryRequest
+from shunter_schemas.changes import with_changes
 from shunter_schemas.faults import DocumentError, Fault, nearest_existing, pointer
 from shunter_schemas.ids import new_id
 from shunter_schemas.job import JobSpec
 from shunter_schemas.parse import parse_posted_job
 from shunter_schemas.reading import read_json
 from shunter_schemas.source import BundleSource
-from shunter_store import bundles, idempotency, jobs, providers
-from shunter_store.api_keys import ApiKey
-from shunter_store.errors import KeyTaken
-from shunter_store.idempotency import Stored
+from shunter_store import bundles, jobs, providers, retries
+from shunter_store.jobs import JobRow
 from sqlalchemy import Connection
 
-from shunter_service.answers import encode, entity_tag
+from shunter_service.access import own_job
+from shunter_service.answers import encode
 from shunter_service.context import Service
+from shunter_service.job_reading import JobFacts
+from shunter_service.repeating import Asked, Done, before, once
 from shunter_service.views import job_view
 
-PATH = "/v1/jobs"
+PATH: Final = "/v1/jobs"
 _BUNDLE_INPUT = "bundle:"
 
 
-async def submit(service: Service, key: ApiKey, body: bytes, idempotency_key: str | None) -> tuple[Stored, bool]:
-    """The answer to a POSTed document, and whether it is a replay. Durable when this returns.
+async def submit(service: Service, asked: Asked) -> Done:
+    """The answer to a POSTed document. Durable when this returns.
 
     Raises:
         DocumentError: the document is refused; nothing was stored.
         IdempotencyMismatch: the key was used with another body.
     """
-    digest = sha256(body).hexdigest()
-    if idempotency_key is not None and (before := await _replay(service, key, idempotency_key, digest)):
-        return before, True
-    job = parse_posted_job(body)
+    if (known := await before(service, asked)) is not None:
+        return known
+    job = parse_posted_job(asked.body)
 
-    def accept(conn: Connection) -> Stored:
-        faults = list(_deployment_faults(conn, service, job))
-        if faults:
-            document = read_json(body)
+    def accept(conn: Connection) -> Done:
+        if faults := list(_deployment_faults(conn, service, job)):
+            document = read_json(asked.body)
             raise DocumentError([Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in faults])
-        answer = _insert(conn, key, job, body, digest)
-        if idempotency_key is not None:
-            idempotency.store(
-                conn,
-                project=key.project,
-                path=PATH,
-                key=idempotency_key,
-                body_hash=digest,
-                status=answer.status,
-                body=answer.body,
-                headers=answer.headers,
-            )
-        return answer
+        row = jobs.insert(
+            conn,
+            job_id=new_id("job"),
+            project=asked.by.project,
+            created_by=asked.by.name,
+            spec=job.model_dump(mode="json"),
+            spec_text=asked.body.decode(),
+            name=job.name,
+            labels=job.labels,
+            priority=jobs.URGENCIES[job.priority],
+        )
+        return _created(row)
 
-    try:
-        return await service.db.awrite(accept), False
-    except KeyTaken:
-        assert idempotency_key is not None
-        first = await _replay(service, key, idempotency_key, digest)
-        assert first is not None, "whoever took the key has committed"
-        return first, True
+    return await once(service, asked, accept, known_new=True)
 
 
-async def _replay(service: Service, key: ApiKey, idempotency_key: str, digest: str) -> Stored | None:
-    return await service.db.aread(lambda conn: idempotency.replay(conn, key.project, PATH, idempotency_key, digest))
+async def retry(service: Service, asked: Asked, job_id: str, request: RetryRequest) -> Done:
+    """The answer to the wish that an ended job is taken up again, as a new one.
+
+    Raises:
+        DocumentError: the document is refused as it would be now, or with the changes; pointers into it.
+        Conflict: `job_not_ended`, `no_checkpoint`.
+    """
+
+    def accept(conn: Connection) -> Done:
+        old = own_job(conn, asked.by, job_id)
+        document = with_changes(old.spec, request)
+        if faults := list(_deployment_faults(conn, service, document)):
+            raise DocumentError(faults)
+        row = retries.retry(conn, job_id, document, new_id=new_id("job"), by=asked.by.name, start=request.from_)
+        return _created(row)
+
+    return await once(service, asked, accept)
 
 
-def _insert(conn: Connection, key: ApiKey, job: JobSpec, body: bytes, digest: str) -> Stored:
-    row = jobs.insert(
-        conn,
-        job_id=new_id("job"),
-        project=key.project,
-        created_by=key.name,
-        spec=job.model_dump(mode="json"),
-        spec_text=body.decode(),
-        name=job.name,
-        labels=job.labels,
-        priority=jobs.URGENCIES[job.priority],
-    )
-    answer = encode(job_view(row))
-    headers = {"Location": f"{PATH}/{row.id}", "ETag": entity_tag(row.revision, answer)}
-    return Stored(digest, 201, headers, answer.decode(), row.created_at)
+def _created(row: JobRow) -> Done:
+    facts = JobFacts(row)
+    return Done(201, encode(job_view(facts)), {"Location": f"{PATH}/{row.id}", "ETag": facts.tag})
 
 
 def _deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator[Fault]:

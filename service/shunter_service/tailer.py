@@ -24,15 +24,23 @@ class Watch:
         self.head: Head | None = None
         self.followers = 0
         self._changed = asyncio.Event()
+        self._moved = asyncio.Event()
 
     def next_change(self) -> asyncio.Event:
         """Set at the next change. Take it before you read the database, and no change is missed."""
         return self._changed
 
-    def announce(self) -> None:
-        """Wake everybody who waits."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def next_move(self) -> asyncio.Event:
+        """The same, set by progress too."""
+        return self._moved
+
+    def announce(self, *, progress_only: bool = False) -> None:
+        """Wake everybody who waits; or only those who wait for progress too."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+        if not progress_only:
+            self._changed.set()
+            self._changed = asyncio.Event()
 
 
 class Tailer:
@@ -100,5 +108,5 @@ class Tailer:
         for job_id in ids:
             watch, head = self._watches.get(job_id), found.get(job_id)
             if watch is not None and head != watch.head:
-                watch.head = head
-                watch.announce()
+                before, watch.head = watch.head, head
+                watch.announce(progress_only=head is not None and not head.is_changed(before))

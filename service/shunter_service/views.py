@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from pydantic import ValidationError
@@ -26,27 +27,35 @@ from shunter_store.artifacts import ArtifactRow
 from shunter_store.bundles import BundleRow
 from shunter_store.events import EventRow, TransitionRow
 from shunter_store.job_lists import JobLine
-from shunter_store.jobs import URGENCIES, JobRow
+from shunter_store.jobs import URGENCIES
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.metrics import ProgressRow
 from shunter_store.providers import ProviderRow
 
+from shunter_service.attempts import attempts
+from shunter_service.job_reading import JobFacts
+
 _PRIORITIES = cast(
     "Mapping[int, Literal['low', 'normal', 'high']]", {number: word for word, number in URGENCIES.items()}
 )
-_RESOURCES = ("events", "logs", "metrics", "artifacts", "checkpoints", "cancel")
+_RESOURCES = (
+    "events",
+    "logs",
+    "metrics",
+    "artifacts",
+    "checkpoints",
+    "cancel",
+    "pause",
+    "resume",
+    "checkpoint",
+    "retry",
+)
 
 
-def job_view(
-    row: JobRow,
-    *,
-    progress: ProgressRow | None = None,
-    nodes: Sequence[NodeRow] = (),
-    moves: Sequence[TransitionRow] = (),
-    cost_usd: float = 0.0,
-) -> Job:
+def job_view(facts: JobFacts) -> Job:
     """The whole job."""
+    row = facts.row
     here = f"/v1/jobs/{row.id}"
     return Job(
         id=row.id,
@@ -63,20 +72,22 @@ def job_view(
         started_at=row.started_at,
         finished_at=row.finished_at,
         released_at=row.released_at,
+        cancel_requested_at=row.cancel_requested_at,
+        pause_requested_at=row.pause_requested_at,
+        retry_of=row.retry_of,
+        resumes_from_step=row.resumes_from_step,
         created_by=row.created_by,
         project=row.project,
         revision=row.revision,
-        attempt=sum(move.trigger is Trigger.PLANNED for move in moves),
+        attempt=sum(move.trigger is Trigger.PLANNED for move in facts.moves),
         generation=row.generation,
-        progress=None if progress is None else _progress(progress),
+        progress=_progress(facts) if facts.progress else None,
         waiting=None if row.waiting is None else _waiting(row.waiting),
         plan=None if row.plan is None else _plan(row.plan),
-        nodes=tuple(_node(node, row.health) for node in nodes),
-        transitions=(
-            Transition(at=row.created_at, to=State.QUEUED),
-            *(Transition(at=m.at, from_=m.from_state, to=m.to_state, reason=m.reason) for m in moves),
-        ),
-        cost=Cost(usd=round(cost_usd, 6), usd_per_hour=_billing(nodes)),
+        nodes=tuple(_node(node, row.health) for node in facts.nodes),
+        attempts=tuple(attempts(facts)),
+        transitions=(Transition(at=row.created_at, to=State.QUEUED), *map(_transition, facts.moves)),
+        cost=Cost(usd=round(facts.cost_usd, 6), usd_per_hour=_billing(facts.nodes)),
         spec=row.spec,
         links={"self": here} | {name: f"{here}/{name}" for name in _RESOURCES},
     )
@@ -93,6 +104,7 @@ def summary_view(row: JobLine, progress: ProgressRow | None) -> JobSummary:
         total_steps=progress.total_steps if progress else None,
         created_at=row.created_at,
         finished_at=row.finished_at,
+        paused=True if row.pause_requested_at is not None and row.finished_at is None else None,
     )
 
 
@@ -132,17 +144,49 @@ def provider_view(name: str, plugin: str, row: ProviderRow | None) -> ProviderIn
     )
 
 
-def _progress(row: ProgressRow) -> Progress:
+def _transition(move: TransitionRow) -> Transition:
+    return Transition(
+        at=move.at,
+        from_=move.from_state,
+        to=move.to_state,
+        trigger=move.trigger,
+        reason=move.reason,
+        generation=move.generation,
+    )
+
+
+def _progress(facts: JobFacts) -> Progress:
+    """Of the newest generation that reported."""
+    row = facts.progress[-1]
     values = {name: float(value) for name, value in row.values.items() if isinstance(value, int | float)}
+    eta_s = row.eta_s if row.eta_s is not None else _guessed_eta_s(facts)
+    trains = facts.row.state is State.RUNNING and row.generation == facts.row.generation
     return Progress(
         step=row.step,
         total_steps=row.total_steps,
         loss=values.get("loss"),
         tokens_per_s=values.get("tokens_per_s"),
-        eta_s=row.eta_s,
+        eta_s=eta_s,
+        eta_at=_later(row.at, eta_s) if trains and eta_s is not None else None,
         values=values,
         updated_at=row.at,
     )
+
+
+def _guessed_eta_s(facts: JobFacts) -> float | None:
+    """By the pace so far, for programs that do not say it; only where the steps began at 0."""
+    row, began = facts.progress[-1], facts.row.started_at
+    if row.total_steps is None or row.step <= 0 or began is None or row.generation != 1 or facts.row.resumes_from_step:
+        return None
+    return max(0.0, (row.at - began).total_seconds() / row.step * (row.total_steps - row.step))
+
+
+def _later(at: datetime, seconds: float) -> datetime | None:
+    """None beyond the years that a calendar holds: a program said nonsense."""
+    try:
+        return at + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def _waiting(stored: Mapping[str, Any]) -> Waiting:

@@ -1,13 +1,14 @@
 import asyncio
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from shunter_schemas.states import Reason
 from shunter_store import due, events, outbox
 from support.documents import changed, tiny_lm
+from support.exchanges import set_node
 from support.service_app import App
-from support.store_rows import new_job
+from support.store_rows import intend, new_job, new_node
 
 
 async def test_an_accepted_job_is_durable_due_and_announced_when_the_answer_comes(app: App) -> None:
@@ -156,7 +157,13 @@ async def test_a_job_shows_progress_transitions_and_outcome(app: App) -> None:
     part.end(Reason.DONE)
     ended = (await app.http.get(f"/v1/jobs/{job['id']}")).json()
 
-    assert running["progress"] | {"updated_at": ""} == {
+    progress = running["progress"]
+    left_s = (
+        datetime.fromisoformat(progress["eta_at"]) - datetime.fromisoformat(progress["updated_at"])
+    ).total_seconds()
+    assert left_s == 290.0
+    assert "eta_at" not in ended["progress"]
+    assert progress | {"updated_at": "", "eta_at": ""} == {
         "step": 10,
         "total_steps": 300,
         "loss": 2.5,
@@ -164,6 +171,7 @@ async def test_a_job_shows_progress_transitions_and_outcome(app: App) -> None:
         "eta_s": 290.0,
         "values": {"loss": 2.5, "tokens_per_s": 5000.0},
         "updated_at": "",
+        "eta_at": "",
     }
     assert "outcome" not in running
     assert [move["to"] for move in ended["transitions"]] == [
@@ -189,6 +197,69 @@ async def test_an_unchanged_job_is_not_sent_again(app: App) -> None:
     assert (same.status_code, same.content) == (304, b"")
     assert same.headers["ETag"] == first.headers["ETag"]
     assert other.status_code == 200
+
+
+async def test_progress_makes_a_new_state_of_the_job_and_a_heartbeat_does_not(app: App) -> None:
+    job = await app.submit()
+    part = app.worker_part(job["id"])
+    part.run()
+    [node] = intend(app.database, job["id"], new_node())
+    first = await app.http.get(f"/v1/jobs/{job['id']}")
+
+    set_node(app.database, node, last_sync_at=datetime.now(UTC))
+    beaten = await app.http.get(f"/v1/jobs/{job['id']}", headers={"If-None-Match": first.headers["ETag"]})
+    part.report(1, 10, loss=3.0)
+    moved = await app.http.get(f"/v1/jobs/{job['id']}", headers={"If-None-Match": first.headers["ETag"]})
+
+    assert (beaten.status_code, moved.status_code) == (304, 200)
+    assert moved.json()["revision"] == first.json()["revision"]
+    assert moved.headers["ETag"].partition("-")[0] == first.headers["ETag"].partition("-")[0]
+
+
+async def test_a_long_poll_by_tag_answers_at_progress_too(app: App) -> None:
+    job = await app.submit()
+    part = app.worker_part(job["id"])
+    part.run()
+    first = await app.http.get(f"/v1/jobs/{job['id']}")
+    waiting = asyncio.create_task(
+        app.http.get(f"/v1/jobs/{job['id']}", params={"wait_s": 20}, headers={"If-None-Match": first.headers["ETag"]})
+    )
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+
+    await asyncio.to_thread(part.report, 7, 10, loss=3.0)
+    answer = await asyncio.wait_for(waiting, 5)
+
+    assert not done
+    assert (answer.status_code, answer.json()["progress"]["step"]) == (200, 7)
+
+
+async def test_a_long_poll_by_tag_that_saw_nothing_answers_304(lite: App) -> None:
+    job = await lite.submit()
+    first = await lite.http.get(f"/v1/jobs/{job['id']}")
+
+    answer = await lite.http.get(
+        f"/v1/jobs/{job['id']}", params={"wait_s": 0.1}, headers={"If-None-Match": first.headers["ETag"]}
+    )
+
+    assert answer.status_code == 304
+
+
+async def test_a_long_poll_by_revision_is_not_woken_by_progress(lite: App) -> None:
+    job = await lite.submit()
+    part = lite.worker_part(job["id"])
+    part.run()
+    revision = (await lite.http.get(f"/v1/jobs/{job['id']}")).json()["revision"]
+    waiting = asyncio.create_task(
+        lite.http.get(f"/v1/jobs/{job['id']}", params={"wait_s": 20, "after_revision": revision})
+    )
+
+    await asyncio.to_thread(part.report, 7, 10, loss=3.0)
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    await asyncio.to_thread(part.end, Reason.DONE)
+    answer = await asyncio.wait_for(waiting, 5)
+
+    assert not done
+    assert answer.json()["revision"] > revision
 
 
 async def test_a_long_poll_answers_at_the_change(app: App) -> None:

@@ -119,7 +119,7 @@ def test_labels_that_changed_are_found_by_what_they_are_now(database: Database) 
     spec = load_job({**tiny_lm(), "labels": {"team": "nlp", "draft": "yes"}}).model_dump(mode="json")
     job = new_job(database, spec=spec, labels=spec["labels"])
     patch = JobPatch(labels={"team": "vision", "draft": None})
-    database.write(lambda conn: wishes.patch(conn, job.id, patch, by="me", revision=None))
+    database.write(lambda conn: wishes.patch(conn, job.id, patch, by="me", revisions=None))
 
     found = [
         bool(listed(database, JobFilter(labels=[label])))

@@ -308,7 +308,7 @@ def ask(database: Database, wish: str, job_id: str) -> jobs.JobRow:
 
 def patch(database: Database, job: jobs.JobRow, changes: dict[str, Any]) -> jobs.JobRow:
     wanted = parse_request(body(changes), JobPatch)
-    return database.write(lambda conn: wishes.patch(conn, job.id, wanted, by="me", revision=job.revision))
+    return database.write(lambda conn: wishes.patch(conn, job.id, wanted, by="me", revisions=[job.revision]))
 
 
 def cancel_many(database: Database, most: int = 500, **filters: Any) -> tuple[list[str], bool]:

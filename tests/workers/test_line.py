@@ -112,7 +112,7 @@ def test_a_new_priority_moves_a_job_to_its_place_in_the_line(database: Database)
     spec = load_job(document()).model_dump(mode="json")
     old, mine = waiting(database, 9), waiting(database, 1, spec=spec)
 
-    database.write(lambda conn: wishes.patch(conn, mine, JobPatch(priority="high"), by="me", revision=None))
+    database.write(lambda conn: wishes.patch(conn, mine, JobPatch(priority="high"), by="me", revisions=None))
 
     assert first(database, 2) == [mine, old]
     assert ahead(database, old) == [mine]

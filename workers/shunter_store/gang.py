@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -11,6 +11,7 @@ from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import FailureClass, NodeState
 from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
+from shunter_store.rows import all_of, columns_of
 from shunter_store.tables import gang_nodes, gang_ranks, nodes
 
 
@@ -69,6 +70,21 @@ class GangFacts:
         return bool(self.members) and (
             self.ranks_up >= self.world_size > 0 or all(node.ended is End.DONE for node in self.members)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class EndRow:
+    """How one node's part of one generation ended, as far as it told."""
+
+    generation: int
+    node_id: str
+    ended: End | None
+    ended_at: datetime | None
+    rank: int | None
+    failure_class: FailureClass | None
+    reason: str | None
+    message: str | None
+    exit_code: int | None
 
 
 class Outcome(StrEnum):
@@ -131,6 +147,12 @@ def gang_facts(conn: Connection, job_id: str, generation: int) -> GangFacts:
     )
 
 
+def ends(conn: Connection, job_id: str) -> list[EndRow]:
+    """What nodes told of the end of each generation, oldest generation first."""
+    rows = all_of(EndRow, conn.execute(_ENDS, {"job": job_id}))
+    return [row if row.ended is None else replace(row, ended=End(row.ended)) for row in rows]
+
+
 def world_size(assignment: dict[str, Any] | None) -> int:
     """How many ranks the assignment's gang has; 0 without one."""
     ranks = (assignment or {}).get("ranks") or {}
@@ -152,6 +174,11 @@ def _lost_message(node: NodeFacts) -> str:
     return f"node {node.node_rank} is {node.condition or node.state}"
 
 
+_ENDS = (
+    select(*columns_of(EndRow, gang_nodes))
+    .where(gang_nodes.c.job_id == bindparam("job"))
+    .order_by(gang_nodes.c.generation, gang_nodes.c.node_id)
+)
 _RANKS_UP = (
     select(func.count())
     .select_from(gang_ranks)

@@ -5,6 +5,7 @@ In one transaction `due.wake` comes before the job's row is locked: the lock ord
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from shunter_schemas.api.requests import JobPatch
@@ -132,11 +133,11 @@ def request_checkpoint(conn: Connection, job_id: str, *, by: str) -> JobRow:
     return _told(conn, job_id, "job.checkpoint_requested", {"by": by, "wish": wish})
 
 
-def patch(conn: Connection, job_id: str, wanted: JobPatch, *, by: str, revision: int | None) -> JobRow:
+def patch(conn: Connection, job_id: str, wanted: JobPatch, *, by: str, revisions: Collection[int] | None) -> JobRow:
     """Change labels, priority and limits. Steps see new limits at once; a new priority gives the job another turn.
 
     Args:
-        revision: the one that the user saw; None: whatever it is.
+        revisions: those that the user would have it change from; None: whatever it is.
 
     Raises:
         NotFound: there is no such job.
@@ -148,7 +149,7 @@ def patch(conn: Connection, job_id: str, wanted: JobPatch, *, by: str, revision:
     if moves:
         due.wake(conn, [job_id])
     job = _locked(conn, job_id)
-    if revision is not None and revision != job.revision:
+    if revisions is not None and job.revision not in revisions:
         raise RevisionChanged(job_id, job.revision)
     if moves:
         _refuse_ending(job)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from shunter_schemas.api.base import Answer
 from shunter_schemas.base import Part, text_like
@@ -22,6 +25,26 @@ LabelFilter = Annotated[
     ),
 ]
 """A label that a job must carry: with this value, or with any."""
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _moment(given: Any) -> Any:
+    """Numbers and other spellings are refused, which pydantic would take."""
+    try:
+        if isinstance(given, datetime):
+            return given
+        if isinstance(given, str) and _RFC3339.fullmatch(given):
+            return datetime.fromisoformat(given.upper())
+    except ValueError:
+        pass  # there is no such day
+    raise PydanticCustomError("moment", "must be a moment with its zone, such as 2026-11-30T04:53:15Z")
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+"""As RFC 3339 has it."""
+
+Words = Annotated[str, text_like(r"^[^\x00]{1,200}$", "must be a text of 1 to 200 characters")]
 
 Commit = Annotated[str, text_like(r"^[0-9a-f]{7,64}$", "must be 7 to 64 hexadecimal digits of a commit")]
 """A commit, or its beginning."""
@@ -64,25 +87,17 @@ class CancelRequest(Part):
     label: tuple[LabelFilter, ...] = Field(
         default=(), max_length=32, description="With all of these labels.", examples=[["team=nlp", "sweep"]]
     )
-    name: Annotated[str, StringConstraints(min_length=1, max_length=63)] | None = Field(
-        default=None, description="Of exactly this name.", examples=["sft-8b"]
-    )
-    name_prefix: Annotated[str, StringConstraints(min_length=1, max_length=63)] | None = Field(
-        default=None, description="Whose names begin so.", examples=["sweep-42-"]
-    )
-    created_by: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
-        default=None, description="Submitted by this key.", examples=["local"]
-    )
-    provider: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
-        default=None, description="On this provider instance.", examples=["lambda"]
-    )
+    name: Words | None = Field(default=None, description="Of exactly this name.", examples=["sft-8b"])
+    name_prefix: Words | None = Field(default=None, description="Whose names begin so.", examples=["sweep-42-"])
+    created_by: Words | None = Field(default=None, description="Submitted by this key.", examples=["local"])
+    provider: Words | None = Field(default=None, description="On this provider instance.", examples=["lambda"])
     commit: Commit | None = Field(
         default=None, description="Whose source is this commit.", examples=["5f70bf18a086007016e948b04aed3b82103a36be"]
     )
-    created_after: AwareDatetime | None = Field(
+    created_after: Moment | None = Field(
         default=None, description="Accepted after this moment.", examples=["2026-11-30T04:53:15.123Z"]
     )
-    created_before: AwareDatetime | None = Field(
+    created_before: Moment | None = Field(
         default=None, description="Accepted before this moment.", examples=["2026-11-30T04:53:15.123Z"]
     )
 

@@ -1,43 +1,42 @@
-"""`/v1/jobs`: submit, list, read, cancel."""
+"""`/v1/jobs`: submit, list, count, read, change, delete. What users ask of a job otherwise is `job_wishes`."""
 
 from __future__ import annotations
 
 import time
 from typing import Annotated
 
-from litestar import Controller, Response, get, post
+from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
-from shunter_schemas.api import Job, JobPage
+from shunter_schemas.api import Job, JobCounts, JobPage, JobPatch
 from shunter_schemas.states import State
-from shunter_store import events, job_lists, ledger, metrics, wishes
+from shunter_store import deletion, job_lists, metrics, wishes
 from shunter_store.api_keys import ApiKey
 from sqlalchemy import Connection
 
-from shunter_service import submission
+from shunter_service import filters, submission
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import encode, entity_tag, raw, shaped, unless_known
+from shunter_service.answers import asked_revisions, encode, is_known, raw, shaped, unless_known
 from shunter_service.auth import WRITE
-from shunter_service.bodies import job_document
+from shunter_service.bodies import PATCHES, json_body, parsed
 from shunter_service.context import Service
 from shunter_service.cursors import encode_cursor, newest_first
-from shunter_service.parameters import LARGEST, Cursor, JobId, Limit, checked_id
-from shunter_service.problems import bad_parameter
+from shunter_service.job_reading import JobFacts, read_facts
+from shunter_service.parameters import LARGEST, Cursor, IdempotencyKey, JobId, Limit, checked_id
+from shunter_service.problems import ProblemError
+from shunter_service.repeating import Asked, sent
 from shunter_service.views import job_view, summary_view
 
-IdempotencyKey = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
-        description="Makes a repetition harmless: the same key and body get the same answer for at least a day.",
-    ),
-]
 IfNoneMatch = Annotated[
     str | None,
     HeaderParameter(name="If-None-Match", description="An `ETag` that the client holds: 304 if it is current."),
+]
+IfMatch = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-Match",
+        description="Required: the `ETag` of the job as the client saw it, or `*`. Progress alone does not outdate it.",
+    ),
 ]
 States = Annotated[
     list[State] | None, QueryParameter(name="state", max_items=9, description="Only jobs in one of these states.")
@@ -45,12 +44,28 @@ States = Annotated[
 Label = Annotated[
     list[str] | None,
     QueryParameter(
-        name="label", max_items=32, description="Only jobs that carry this label, as `key=value`; repeatable."
+        name="label",
+        max_items=32,
+        description="Only jobs that carry this label: `key=value`, or `key` with any value; repeatable.",
     ),
 ]
-NameFilter = Annotated[str | None, QueryParameter(max_length=63, description="Only jobs of exactly this name.")]
+NameFilter = Annotated[str | None, QueryParameter(description="Only jobs of exactly this name.")]
+NamePrefix = Annotated[str | None, QueryParameter(description="Only jobs whose names begin so.")]
+CreatedBy = Annotated[str | None, QueryParameter(description="Only jobs that this key submitted.")]
+Provider = Annotated[str | None, QueryParameter(description="Only jobs on this provider instance.")]
+Commit = Annotated[
+    str | None, QueryParameter(description="Only jobs whose source is this commit; 7 digits of it are enough.")
+]
+CreatedAfter = Annotated[str | None, QueryParameter(description="Only jobs accepted after this moment (RFC 3339).")]
+CreatedBefore = Annotated[str | None, QueryParameter(description="Only jobs accepted before this moment (RFC 3339).")]
 WaitS = Annotated[
-    float, QueryParameter(ge=0, le=60, description="With `after_revision`: hold the answer back until the job changes.")
+    float,
+    QueryParameter(
+        ge=0,
+        le=60,
+        description="Hold the answer back until the job changes: with `after_revision` until its revision moves, "
+        "with `If-None-Match` until anything does, progress too.",
+    ),
 ]
 AfterRevision = Annotated[
     int | None, QueryParameter(ge=0, le=LARGEST, description="With `wait_s`: the revision that the client holds.")
@@ -71,10 +86,9 @@ class JobsController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[Job]:
         """Accept a job. It is durable, and queued rather than started: poll it, or follow its events."""
-        body = await job_document(request, service.settings.max_document_bytes)
-        stored, replayed = await submission.submit(service, request.user, body, idempotency_key)
-        headers = stored.headers | ({"Idempotent-Replayed": "true"} if replayed else {})
-        return raw(stored.body.encode(), Job, status=stored.status, headers=headers)
+        body = await json_body(request, service.settings.max_document_bytes)
+        asked = Asked(request.user, submission.PATH, idempotency_key, body)
+        return sent(await submission.submit(service, asked), Job)
 
     @get(operation_id="ListJobs")
     async def page(
@@ -86,14 +100,28 @@ class JobsController(Controller):
         states: States = None,
         label: Label = None,
         name: NameFilter = None,
+        name_prefix: NamePrefix = None,
+        created_by: CreatedBy = None,
+        provider: Provider = None,
+        commit: Commit = None,
+        created_after: CreatedAfter = None,
+        created_before: CreatedBefore = None,
     ) -> Response[JobPage]:
-        """Jobs, newest first, without totals: the cost of a page does not grow with its depth."""
-        before, labels = newest_first(cursor), _labels(label or [])
-        if name is not None and "\x00" in name:
-            raise bad_parameter("name", "holds a character that no name has")
+        """Jobs that fit every filter, newest first, without totals: the cost of a page does not grow with its depth."""
+        before = newest_first(cursor)
+        where = filters.from_query(
+            state=states,
+            label=label,
+            name=name,
+            name_prefix=name_prefix,
+            created_by=created_by,
+            provider=provider,
+            commit=commit,
+            created_after=created_after,
+            created_before=created_before,
+        )
 
         def read(conn: Connection) -> JobPage:
-            where = job_lists.JobFilter(states=states or (), name=name, labels=tuple(labels.items()))
             rows = job_lists.page(conn, project=request.user.project, where=where, before=before, limit=limit + 1)
             progress = metrics.progress(conn, [row.id for row in rows[:limit]])
             more = rows[limit - 1] if len(rows) > limit else None
@@ -103,6 +131,12 @@ class JobsController(Controller):
             )
 
         return shaped(await service.db.aread(read))
+
+    @get("/counts", operation_id="CountJobs")
+    async def counts(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[JobCounts]:
+        """How many jobs of the project are in each state."""
+        states, paused = await service.db.aread(lambda conn: job_lists.counts(conn, request.user.project))
+        return shaped(JobCounts(states=states, paused=paused, total=sum(states.values())))
 
     @get("/{job_id:str}", operation_id="GetJob")
     async def one(
@@ -114,69 +148,74 @@ class JobsController(Controller):
         after_revision: AfterRevision = None,
         if_none_match: IfNoneMatch = None,
     ) -> Response[Job]:
-        """The job. With `wait_s` and `after_revision` the answer waits for a newer revision (long poll)."""
+        """The job. With `wait_s` the answer waits for a change (long poll)."""
         checked_id("job", "job", job_id)
         service.lookers.note(job_id)
-        job = await read_job(service, request.user, job_id)
-        if wait_s and after_revision is not None and job.revision <= after_revision:
-            job = await _wait_for_change(service, request.user, job, after_revision, wait_s)
-        return unless_known(tagged(job), if_none_match)
+        facts = await _read(service, request.user, job_id)
+        if wait_s and after_revision is not None:
+            facts = await _wait(service, request.user, facts, _Seen(wait_s, revision=after_revision))
+        elif wait_s and if_none_match is not None:
+            facts = await _wait(service, request.user, facts, _Seen(wait_s, tags=if_none_match))
+        return unless_known(_tagged(facts), if_none_match)
 
-    @post("/{job_id:str}/cancel", operation_id="CancelJob", status_code=202, opt={"scope": WRITE})
-    async def cancel(self, request: AnyRequest, job_id: JobId, service: NamedDependency[Service]) -> Response[Job]:
-        """End the job, with grace for a last checkpoint. Safe to repeat; 409 when it succeeded or failed before."""
+    @patch("/{job_id:str}", operation_id="UpdateJob", opt={"scope": WRITE})
+    async def change(
+        self, request: AnyRequest, job_id: JobId, service: NamedDependency[Service], if_match: IfMatch = None
+    ) -> Response[Job]:
+        """Change labels, priority or limits, as a merge patch; limits hold at once, also for a job that runs."""
         checked_id("job", "job", job_id)
-        key = request.user
+        if if_match is None:
+            raise ProblemError("if_match_required", "send `If-Match` with the `ETag` of the job as you saw it, or `*`")
+        key, revisions = request.user, asked_revisions(if_match)
+        wanted = parsed(await json_body(request, service.settings.max_document_bytes, PATCHES), JobPatch)
+
+        def write(conn: Connection) -> JobFacts:
+            own_job(conn, key, job_id)
+            return read_facts(conn, wishes.patch(conn, job_id, wanted, by=key.name, revisions=revisions))
+
+        return _tagged(await service.db.awrite(write))
+
+    @delete("/{job_id:str}", operation_id="DeleteJob", status_code=204, opt={"scope": WRITE})
+    async def forget(self, request: AnyRequest, job_id: JobId, service: NamedDependency[Service]) -> None:
+        """Delete the record of an ended job, with events, logs, metrics and files. What it cost stays in the ledger."""
+        checked_id("job", "job", job_id)
 
         def write(conn: Connection) -> None:
-            own_job(conn, key, job_id)
-            wishes.request_cancel(conn, job_id, by=key.name)
+            own_job(conn, request.user, job_id)
+            deletion.delete(conn, job_id)
 
         await service.db.awrite(write)
-        return tagged(await read_job(service, key, job_id), status=202)
 
 
-async def read_job(service: Service, key: ApiKey, job_id: str) -> Job:
-    """The whole job, from one snapshot."""
+class _Seen:
+    """What the client holds, and how long it waits for something else."""
 
-    def read(conn: Connection) -> Job:
-        row = own_job(conn, key, job_id)
-        return job_view(
-            row,
-            progress=metrics.progress(conn, [job_id]).get(job_id),
-            nodes=ledger.of_job(conn, job_id),
-            moves=events.transitions(conn, job_id),
-            cost_usd=ledger.ledger_cost(conn, job_id),
-        )
+    def __init__(self, wait_s: float, *, revision: int | None = None, tags: str | None = None) -> None:
+        self.deadline = time.monotonic() + wait_s
+        self.revision = revision
+        self._tags = tags
 
-    return await service.db.aread(read)
+    def still_is(self, facts: JobFacts) -> bool:
+        """Whether nothing new is there for the client."""
+        return facts.row.revision <= self.revision if self.revision is not None else is_known(facts.tag, self._tags)
 
 
-def tagged(job: Job, status: int = 200) -> Response[Job]:
-    """The job with its `ETag`."""
-    body = encode(job)
-    return raw(body, Job, status=status, headers={"ETag": entity_tag(job.revision, body)})
+async def _read(service: Service, key: ApiKey, job_id: str) -> JobFacts:
+    return await service.db.aread(lambda conn: read_facts(conn, own_job(conn, key, job_id)))
 
 
-async def _wait_for_change(service: Service, key: ApiKey, job: Job, after_revision: int, wait_s: float) -> Job:
-    deadline = time.monotonic() + wait_s
-    with service.tailer.watch(job.id) as watch:
-        while job.revision <= after_revision and not service.tailer.closing:
-            change = watch.next_change()
-            job = await read_job(service, key, job.id)
-            left_s = deadline - time.monotonic()
-            if job.revision > after_revision or left_s <= 0 or not await service.tailer.wait(change, left_s):
+def _tagged(facts: JobFacts) -> Response[Job]:
+    return raw(encode(job_view(facts)), Job, headers={"ETag": facts.tag})
+
+
+async def _wait(service: Service, key: ApiKey, facts: JobFacts, seen: _Seen) -> JobFacts:
+    job_id = facts.row.id
+    with service.tailer.watch(job_id) as watch:
+        while seen.still_is(facts) and not service.tailer.closing:
+            change = watch.next_change() if seen.revision is not None else watch.next_move()
+            facts = await _read(service, key, job_id)
+            left_s = seen.deadline - time.monotonic()
+            if not seen.still_is(facts) or left_s <= 0 or not await service.tailer.wait(change, left_s):
                 break
-            service.lookers.note(job.id)
-    return job
-
-
-def _labels(given: list[str]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for text in given:
-        key, separator, value = text.partition("=")
-        if not key or not separator or "\x00" in text or len(text) > 200:
-            raise bad_parameter("label", "write it as key=value")
-        if labels.setdefault(key, value) != value:
-            raise bad_parameter("label", f"`{key}` is asked for with two values; no job has both")
-    return labels
+            service.lookers.note(job_id)
+    return facts

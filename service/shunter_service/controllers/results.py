@@ -110,6 +110,7 @@ class ResultsController(Controller):
                         files=len(row.files),
                         values=row.values,
                         committed_at=row.committed_at,
+                        from_job=row.origin_job,
                     )
                     for row in rows[:limit]
                 )
