@@ -38,7 +38,7 @@ def main() -> None:
     tokens = torch.randint(VOCAB, (8, CONTEXT + 1))
     logits = model(tokens[:, :-1])
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     optimizer.step()
     if dist.get_rank() == 0:
         Path(os.environ["FIRST_STEP_FILE"]).write_text(str(time.time()))

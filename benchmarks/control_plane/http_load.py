@@ -1,4 +1,4 @@
-"""Load on an HTTP server over connections that stay open; the client costs little, so that it is not what is measured."""
+"""Load on an HTTP server over connections that stay open, by a client that costs little: it is not what is measured."""
 
 from __future__ import annotations
 
