@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 from shunter_schemas.training import TrainingWorkload
@@ -37,5 +38,6 @@ def total_steps(workload: TrainingWorkload, samples: int | None = None) -> int |
     if duration.tokens is not None and workload.sequence_length is not None:
         return math.ceil(duration.tokens / (global_size * workload.sequence_length))
     if duration.epochs is not None and samples is not None:
-        return max(1, math.ceil(duration.epochs * samples / global_size))
+        exact = Fraction(str(duration.epochs)) * samples / global_size  # 0.1 * 30 is 3, not 3.0000000000000004
+        return max(1, math.ceil(exact))
     return None

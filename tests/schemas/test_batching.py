@@ -58,6 +58,7 @@ def test_a_plan_multiplies_back_to_the_global_size(micro: int, accumulation: int
         ({"epochs": 2}, 160, 20),
         ({"epochs": 0.5}, 161, 6),
         ({"epochs": 0.001}, 160, 1),
+        ({"epochs": 0.1}, 16 * 30, 3),
         ({"epochs": 2}, None, None),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shunter_schemas.batching import batch_plan
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import Reason
 from shunter_schemas.training import TrainingWorkload
@@ -134,9 +135,8 @@ def _unknown_provider(document: JobSpec, facts: Facts) -> str | None:
 
 
 def _batch(document: JobSpec, world_size: int) -> tuple[int | None, int | None]:
-    workload = document.workload
-    if not isinstance(workload, TrainingWorkload):
+    """Micro-batch and accumulation; documents whose sizes do not divide are refused when they are submitted."""
+    if not isinstance(document.workload, TrainingWorkload):
         return None, None
-    per_rank = workload.batch.global_size // world_size
-    micro = per_rank if workload.batch.micro_size == "auto" else min(workload.batch.micro_size, per_rank)
-    return micro, per_rank // micro
+    batch = batch_plan(document.workload, world_size)
+    return batch.micro_size, batch.accumulation
