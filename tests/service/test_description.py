@@ -4,7 +4,9 @@ import json
 import re
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from shunter_service import openapi
+from support.documents import tiny_lm
 from support.service_app import App
 
 OPEN = {"Authorization": ""}
@@ -67,3 +69,19 @@ async def test_no_other_file_is_served(lite: App, name: str) -> None:
 
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_document_that_names_the_served_schema_is_checked_by_editors_and_taken_by_the_api(lite: App) -> None:
+    schema = (await lite.http.get("/v1/schemas/job.json", headers=OPEN)).json()
+    document = {"$schema": "http://127.0.0.1:8080/v1/schemas/job.json", **tiny_lm()}
+
+    answer = await lite.http.post("/v1/jobs", json=document)
+
+    editor = Draft202012Validator(schema)
+    misspelt = document | {"strategi": {"kind": "ddp"}}
+    assert answer.status_code == 201
+    assert "$schema" not in answer.json()["spec"]
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    assert list(editor.iter_errors(document)) == []
+    assert ["strategi" in fault.message for fault in editor.iter_errors(misspelt)] == [True]
+    assert all("description" in member for member in schema["properties"].values())
