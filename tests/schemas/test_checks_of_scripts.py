@@ -75,7 +75,9 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
     (
         {"workload.entrypoint": ABSENT, "workload.command": ["bash", "-c", "echo ${HOME}"]},
         "/workload/command/2",
-        "unknown substitution; known: ",
+        "unknown substitution; known: ${inputs.NAME}, ${checkpoint_dir}, ${latest_checkpoint}, ${output_dir}, "
+        "${deepspeed_config}, ${accelerate_config}, ${world_size}, ${job_id}; "
+        "a shell's own variable stands without braces: `$HOME`",
     ),
     ({"workload.arguments": ["${HOME"]}, "/workload/arguments/0", "`${` without `}`"),
     ({"workload.arguments": ["${}"]}, "/workload/arguments/0", "unknown substitution; known: "),

@@ -78,7 +78,8 @@ def _substitution(job: JobSpec, name: str, *, closed: bool, resuming: bool) -> s
             return f"there is no input of this name in `inputs`{did_you_mean(wanted, job.inputs)}"
     elif name not in SUBSTITUTIONS:
         known = ", ".join(f"${{{each}}}" for each in ("inputs.NAME", *SUBSTITUTIONS))
-        return f"unknown substitution; known: {known}{did_you_mean(name, SUBSTITUTIONS)}"
+        shells = f"; a shell's own variable stands without braces: `${name}`" if name.isidentifier() else ""
+        return f"unknown substitution; known: {known}{did_you_mean(name, SUBSTITUTIONS) or shells}"
     elif name == "deepspeed_config" and not _has_deepspeed(job):
         return "`${deepspeed_config}` needs `strategy`: deepspeed, or own with `deepspeed_file`"
     elif name == "latest_checkpoint" and not resuming:
