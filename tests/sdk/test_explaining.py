@@ -31,7 +31,7 @@ def said(explanation: Explanation) -> str:
 @pytest.mark.parametrize(
     ("shown", "headline", "sentence", "way_out"),
     [
-        (job("queued"), "job_1 (tiny) waits", "It was just accepted", "shunter watch job_1"),
+        (job("queued", created_at=NOW + timedelta(hours=1)), "waits", "It was just accepted", "shunter watch job_1"),
         (
             job("queued", created_at=NOW - timedelta(minutes=5)),
             "job_1 (tiny) waits",
