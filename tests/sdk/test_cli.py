@@ -237,6 +237,14 @@ def test_a_data_directory_can_be_named(api: ApiProcess, monkeypatch: pytest.Monk
     assert done.exit_code == 0
 
 
+def test_what_is_wrong_with_the_command_is_told_as_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code = main(["cancel", "--json"])
+
+    told = json.loads(capsys.readouterr().err)
+    assert (exit_code, told["error"]) == (2, "UsageError")
+    assert told["hint"] == "see shunter cancel --help"
+
+
 @pytest.mark.usefixtures("cli_environment")
 def test_providers_are_a_table() -> None:
     assert "local" in shunter("providers").stdout

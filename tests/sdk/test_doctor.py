@@ -1,8 +1,10 @@
 """The examination of an installation and its service, with things that are broken on purpose."""
 
 import json
+import socket
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,21 @@ def test_a_wrong_key_is_told_from_a_service_that_is_away(api: ApiProcess) -> Non
     assert "SHUNTER_API_KEY" in wrong["key"].fix
     assert away["service"].verdict is Verdict.PROBLEM
     assert "is the address right" in away["service"].fix
+
+
+def test_a_port_that_somebody_else_has_is_told_from_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        hanging = threading.Thread(target=lambda: other.accept()[0].close())
+        hanging.start()
+        taken = by_name(list(reachable(url, "k", None)))
+        hanging.join()
+    free = by_name(list(reachable(url, "k", None)))
+
+    assert taken["port"].verdict is Verdict.PROBLEM
+    assert "shunter up --port" in taken["port"].fix
+    assert free["port"].verdict is Verdict.NOTE
 
 
 def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(data_dir: Path) -> None:

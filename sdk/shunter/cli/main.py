@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -50,15 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except TyperException as error:
-        return _tell_usage(error)
+        return _tell_usage(error, as_json="--json" in (sys.argv if arguments is None else arguments))
 
 
-def _tell_usage(error: TyperException) -> int:
+def _tell_usage(error: TyperException, *, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
     message = getattr(error, "format_message", lambda: str(error))()
     path = context.command_path if context else "shunter"
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help() if context else message)
         return ExitCode.USAGE
-    print(f"error: {' '.join(message.split())} - see {path} --help", file=sys.stderr)
+    message, hint = " ".join(message.split()), f"see {path} --help"
+    told = {"error": "UsageError", "message": message, "hint": hint, "errors": []}
+    print(json.dumps(told) if as_json else f"error: {message} - {hint}", file=sys.stderr)
     return getattr(error, "exit_code", ExitCode.USAGE)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from shunter.client import Client
 from shunter.connection import Connection, data_dirs, find_connection
 from shunter.doctor.findings import Finding, note, ok, problem
-from shunter.errors import NotConfigured, ShunterError, Unauthorized
+from shunter.errors import NotConfigured, ServerError, ShunterError, Unauthorized
 from shunter.retries import Retries
 
 _ASK_WITHIN_S: Final = 5.0
@@ -62,7 +64,8 @@ def reachable(url: str | None, api_key: str | None, data_dir: Path | None) -> It
         try:
             readiness = client.readiness()
         except ShunterError as error:
-            yield problem("service", f"{error}", _way_to(connection))
+            yield problem("service", f"{error}", error.hint if isinstance(error, ServerError) else _way_to(connection))
+            yield from _port(connection)
             return
         yield ok("service", f"{connection.url} answers (found by {connection.origin})")
         yield _key(client)
@@ -73,6 +76,21 @@ def reachable(url: str | None, api_key: str | None, data_dir: Path | None) -> It
             yield problem(name, check.detail, _PART_FIXES.get(name, "look at the service's log"))
         else:
             yield note(name, check.detail, _PART_FIXES.get(name, "look at the service's log"))
+
+
+def _port(connection: Connection) -> Iterator[Finding]:
+    """Who listens where the service of a data directory was; for a service elsewhere that says nothing."""
+    address = urlsplit(connection.url)
+    if not connection.is_loopback or address.hostname is None:
+        return
+    port = address.port or 80
+    try:
+        socket.create_connection((address.hostname, port), timeout=1.0).close()
+    except OSError:
+        yield note("port", f"nobody listens on {address.hostname}:{port}; it is free")
+        return
+    fix = "end that program, or start the service on another port: shunter up --port N"
+    yield problem("port", f"another program listens on {address.hostname}:{port}, or the service hangs", fix)
 
 
 def _key(client: Client) -> Finding:
