@@ -15,9 +15,6 @@ from shunter.steps import Call, Flow, Item, ItemFlow, ask
 
 T = TypeVar("T")
 
-_LINES_A_PAGE = 10_000
-"""The most that the service gives at once: for each page it reads the whole piece that holds it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -54,11 +51,11 @@ def event_feed(job_id: str) -> Feed[Event]:
 
 def logs(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     """Lines so far: those after line `after`, or the last `tail` ones."""
-    params: Mapping[str, Any] = {"tail": tail} if tail is not None else {"line": after + 1, "limit": _LINES_A_PAGE}
+    params: Mapping[str, Any] = {"tail": tail} if tail is not None else {"line": after + 1}
     while (page := (yield from ask(_log_page(job_id, which, params)))).items:
         for line in page.items:
             yield Item(line)
-        params = {"line": page.items[-1].line + 1, "limit": _LINES_A_PAGE}
+        params = {"line": page.items[-1].line + 1}
 
 
 def log_feed(job_id: str, which: Lines) -> Feed[LogLine]:
