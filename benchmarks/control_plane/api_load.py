@@ -1,6 +1,6 @@
 """What one API process serves at a concurrency of 16: jobs accepted, against a bare ceiling; jobs read; lists of 50.
 
-    python benchmarks/control_plane/api_load.py [--seconds 1.5] [--pairs 5]
+    python benchmarks/control_plane/api_load.py [--seconds 1.2] [--pairs 5]
 
 SQLite always, PostgreSQL where SHUNTER_TEST_POSTGRES_URL names a server (`deploy/test-postgres.sh`). The ceiling is
 `bare_api.py`; ours also writes the due row, the event, the hint and the Idempotency-Key. Both run side by side in one
@@ -35,7 +35,7 @@ JSON = {"Content-Type": "application/json"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.5, help="length of each measurement")
+    parser.add_argument("--seconds", type=float, default=1.2, help="length of each measurement")
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start; {len(DOCUMENT)} bytes a document")
