@@ -149,9 +149,7 @@ class ProviderConformance:
 
         assert await provider.terminate(handle) is True
 
-    async def test_terminating_an_unknown_handle_is_done_already(
-        self, provider: Provider, unknown_handle: str
-    ) -> None:
+    async def test_terminating_an_unknown_handle_is_done_already(self, provider: Provider, unknown_handle: str) -> None:
         assert await provider.terminate(unknown_handle) is True
 
     @pytest.mark.parametrize("handle", ["", "..", "../../etc", "a b", "\u00e9", "x" * 5000], ids=range(6))
