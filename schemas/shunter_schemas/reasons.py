@@ -19,7 +19,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     Reason.DONE: Meaning("every rank ended with exit code 0"),
     Reason.CANCELLED_BY_USER: Meaning("a user asked for the end", "submit the same document again to run it anew"),
     Reason.USER_ERROR: Meaning(
-        "the program failed; `message` holds the first failing rank's last lines",
+        "the program failed; the last lines of the first rank that failed say how",
         "mend the program and submit it again; `recovery.user_restarts` starts it again by itself",
     ),
     Reason.SETUP_FAILED: Meaning(
@@ -31,7 +31,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "use a smaller `batch.micro_size`, `activation_checkpointing`, a strategy that splits more, or larger GPUs",
     ),
     Reason.INVALID: Meaning(
-        "the provider refused the request as wrong", "`message` holds its words; change `resources` or `placement`"
+        "the provider refused the request as wrong", "its own words are in the message; change `resources` or `placement`"
     ),
     Reason.NO_CAPACITY: Meaning(
         "no provider has what it needs",

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from shunter_schemas.states import TERMINAL_STATES, State
+from shunter_schemas.states import TERMINAL_STATES, Reason, State
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,8 +73,8 @@ def status_line(job: Job) -> str:
         parts += [steps(job), *figures(job)]
     if job.waiting and job.state in (State.QUEUED, State.PROVISIONING, State.RECOVERING):
         parts.append(waiting_words(job))
-    if job.reason and job.state in (State.STOPPING, *TERMINAL_STATES):
-        parts.append(job.reason)
+    if job.state in (State.STOPPING, *TERMINAL_STATES):
+        parts.append(_why(job))
     if job.state not in TERMINAL_STATES:
         parts += ["its nodes do not report"] if job.health != "ok" else []
         parts += ["paused" if job.state == State.QUEUED else "pausing"] if job.pause_requested_at else []
@@ -125,8 +125,7 @@ def summary(job: Job) -> str:
     begun = job.started_at or job.created_at
     took = f" after {duration((job.finished_at - begun).total_seconds())}" if job.finished_at else ""
     figures_ = [steps(job), *figures(job)]
-    why = [job.reason or ""] if job.state != State.SUCCEEDED else []
-    return "  ".join(part for part in (f"{job.state}{took}", *why, *figures_) if part)
+    return "  ".join(part for part in (f"{job.state}{took}", _why(job), *figures_) if part)
 
 
 def duration(seconds: float) -> str:
@@ -265,6 +264,11 @@ def _drawn(job: Job) -> list[RenderableType]:
     if job.waiting and job.state not in TERMINAL_STATES:
         lines.append(Text(waiting_words(job), style="yellow"))
     return lines
+
+
+def _why(job: Job) -> str:
+    """The reason, where the state does not say it already."""
+    return "" if job.reason in (None, Reason.DONE, Reason.CANCELLED_BY_USER) else str(job.reason)
 
 
 def _loss(value: float) -> str:

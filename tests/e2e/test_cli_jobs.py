@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.documents import REPOSITORY
 from support.up_process import Up
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +98,80 @@ def test_logs_are_followed_while_the_program_prints(up: Up, tmp_path: Path) -> N
 
     assert followed.stdout == "".join(f"line {n}\n" for n in range(20))
     assert shunter(up, "watch", job_id).returncode == 0
+
+
+def test_a_command_line_is_enough_to_run_a_program(up: Up, tmp_path: Path) -> None:
+    code = program(
+        tmp_path / "code",
+        "import sys\nfor step in range(1, 21):\n    print(f'step {step}/20: loss {float(sys.argv[1]) / step:.4f}')\n",
+    ).parent
+
+    ended = shunter(
+        up,
+        "run",
+        "--cpu-processes",
+        "1",
+        "--source",
+        code,
+        "--name",
+        "by-hand",
+        "--watch",
+        "--json",
+        code / "main.py",
+        "2",
+    )
+    job = json.loads(ended.stdout)
+    drawn = shunter(up, "metrics", job["id"])
+
+    assert (ended.returncode, job["name"], job["state"]) == (0, "by-hand", "succeeded"), ended.stderr
+    assert drawn.stdout.startswith("loss: 0.1 at 20, least 0.1 at 20, most 2 at 1\n")
+
+
+def test_why_shows_the_traceback_and_the_way_out_and_a_mended_source_succeeds(up: Up, tmp_path: Path) -> None:
+    document = program(tmp_path / "code", "raise RuntimeError('the data is not there')\n")
+    failed = shunter(up, "submit", document, "--watch", "--json")
+    job_id = json.loads(failed.stdout)["id"]
+
+    explained = shunter(up, "why", job_id)
+    program(tmp_path / "code", "print('mended')\n")
+    again = shunter(up, "submit", "--like", job_id, "--source", document.parent, "--watch", "--json")
+
+    assert failed.returncode == 1
+    assert "RuntimeError: the data is not there" in explained.stdout
+    assert f"shunter submit --like {job_id} --source DIR" in explained.stdout
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_job_is_paused_resumed_and_retried(up: Up, tmp_path: Path) -> None:
+    document = program(
+        tmp_path / "code",
+        "import pathlib, sys, time\n"
+        "print('up', flush=True)\n"
+        "time.sleep(0 if pathlib.Path(sys.argv[3]).exists() else 600)\n",
+    )
+    flag = tmp_path / "go"
+    text = json.loads(document.read_text())
+    text["workload"]["command"].append(str(flag))
+    text["workload"]["checkpoint"] = {"complete_file": "complete"}
+    document.write_text(json.dumps(text))
+    job_id = shunter(up, "submit", document).stdout.strip()
+    wait_until(lambda: state(up, job_id) == "running", timeout_s=60, description="it runs")
+
+    paused = shunter(up, "pause", job_id)
+    wait_until(lambda: state(up, job_id) == "queued", timeout_s=60, description="it rests")
+    resting = shunter(up, "why", job_id)
+    flag.touch()
+    resumed = shunter(up, "resume", job_id)
+    ended = shunter(up, "watch", job_id)
+    again = shunter(up, "retry", job_id, "--from", "start", "--watch")
+
+    assert (paused.returncode, resumed.returncode, ended.returncode) == (0, 0, 0)
+    assert "It is paused" in resting.stdout
+    assert again.returncode == 0, again.stderr
+
+
+def state(up: Up, job_id: str) -> str:
+    return str(json.loads(shunter(up, "job", job_id, "--json").stdout)["state"])
 
 
 @pytest.mark.trainer

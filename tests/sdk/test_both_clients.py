@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -19,9 +20,7 @@ def test_both_have_the_same_methods() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_takes_and_answers_the_same_in_both(name: str) -> None:
-    blocking, awaiting = getattr(Client, name), getattr(AsyncClient, name)
-    if isinstance(blocking, property):
-        blocking, awaiting = blocking.fget, awaiting.fget
+    blocking, awaiting = _function(Client, name), _function(AsyncClient, name)
 
     ours, theirs = inspect.signature(blocking), inspect.signature(awaiting)
 
@@ -72,3 +71,8 @@ async def test_many_requests_are_under_way_at_once() -> None:
         await asyncio.gather(*(client.counts() for _ in range(8)))
 
     assert most == 8
+
+
+def _function(owner: type, name: str) -> Callable[..., Any]:
+    found = vars(owner)[name]
+    return cast("Callable[..., Any]", found.fget if isinstance(found, property) else found)

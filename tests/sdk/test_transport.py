@@ -22,6 +22,9 @@ class FailingService:
         self.requests: list[httpx.Request] = []
         self.bodies: list[bytes] = []
 
+    def answer_with(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         self.bodies.append(request.read())
@@ -66,7 +69,7 @@ def ok(body: object) -> httpx.Response:
 
 
 def test_a_get_is_tried_again_until_it_is_answered(client: Client, service: FailingService) -> None:
-    service.answers = [REFUSED, problem(503), problem(502), ok(PROVIDERS)]
+    service.answer_with(REFUSED, problem(503), problem(502), ok(PROVIDERS))
 
     (provider,) = client.providers()
 
@@ -75,7 +78,7 @@ def test_a_get_is_tried_again_until_it_is_answered(client: Client, service: Fail
 
 
 def test_a_post_keeps_its_idempotency_key_and_its_body_over_all_tries(client: Client, service: FailingService) -> None:
-    service.answers = [httpx.ReadTimeout("slow"), problem(503), ok(JOB)]
+    service.answer_with(httpx.ReadTimeout("slow"), problem(503), ok(JOB))
 
     client.submit({"a": 1})
     client.submit({"a": 1})
@@ -89,7 +92,7 @@ def test_a_post_keeps_its_idempotency_key_and_its_body_over_all_tries(client: Cl
 def test_a_streamed_body_is_opened_anew_for_each_try(client: Client, service: FailingService, tmp_path: Path) -> None:
     (folder := tmp_path / "code").mkdir()
     (folder / "train.py").write_text("print()")
-    service.answers = [problem(404), REFUSED, httpx.Response(201, json=BUNDLE)]
+    service.answer_with(problem(404), REFUSED, httpx.Response(201, json=BUNDLE))
 
     client.upload_bundle(folder)
 
@@ -98,7 +101,7 @@ def test_a_streamed_body_is_opened_anew_for_each_try(client: Client, service: Fa
 
 
 def test_an_idempotency_key_of_the_caller_is_used(client: Client, service: FailingService) -> None:
-    service.answers = [ok(JOB)]
+    service.answer_with(ok(JOB))
 
     client.submit({}, idempotency_key="mine")
 
@@ -106,7 +109,7 @@ def test_an_idempotency_key_of_the_caller_is_used(client: Client, service: Faili
 
 
 def test_a_change_is_sent_once_since_a_second_one_would_be_refused(client: Client, service: FailingService) -> None:
-    service.answers = [ok(JOB), httpx.ReadTimeout("slow"), ok(JOB)]
+    service.answer_with(ok(JOB), httpx.ReadTimeout("slow"), ok(JOB))
 
     with pytest.raises(errors.Unreachable):
         client.update("job_1", priority="high")
@@ -115,7 +118,7 @@ def test_a_change_is_sent_once_since_a_second_one_would_be_refused(client: Clien
 
 
 def test_the_key_goes_along_and_parameters_without_a_value_stay_out(client: Client, service: FailingService) -> None:
-    service.answers = [ok({"items": []})]
+    service.answer_with(ok({"items": []}))
 
     assert list(client.list(page_size=3, states=["queued", "running"])) == []
 
@@ -125,7 +128,7 @@ def test_the_key_goes_along_and_parameters_without_a_value_stay_out(client: Clie
 
 
 def test_after_the_last_try_a_silent_service_is_unreachable(client: Client, service: FailingService) -> None:
-    service.answers = [REFUSED]
+    service.answer_with(REFUSED)
 
     with pytest.raises(errors.Unreachable, match=r"http://service\.test does not answer: connection refused") as raised:
         client.get("job_1")
@@ -178,7 +181,7 @@ def test_pauses_grow_with_the_failures() -> None:
 def test_a_refusal_is_not_tried_again_and_has_its_own_class(
     client: Client, service: FailingService, status: int, error: type[errors.ApiError]
 ) -> None:
-    service.answers = [problem(status, "the_slug", detail="what happened", request_id="req_1")]
+    service.answer_with(problem(status, "the_slug", detail="what happened", request_id="req_1"))
 
     with pytest.raises(error, match="what happened") as raised:
         client.get("job_1")
@@ -192,7 +195,7 @@ def test_a_refused_document_carries_its_faults_and_is_an_invalid_document(
     client: Client, service: FailingService
 ) -> None:
     faults = [{"pointer": "/name", "detail": "too long"}, {"pointer": "/resources/gpus", "detail": "not a number"}]
-    service.answers = [problem(422, "invalid_document", errors=faults)]
+    service.answer_with(problem(422, "invalid_document", errors=faults))
 
     with pytest.raises(errors.InvalidDocument) as raised:
         client.submit({})
@@ -207,14 +210,14 @@ def test_a_refused_document_carries_its_faults_and_is_an_invalid_document(
 def test_an_answer_that_is_no_problem_document_still_makes_an_error(
     client: Client, service: FailingService, body: bytes
 ) -> None:
-    service.answers = [httpx.Response(500, content=body)]
+    service.answer_with(httpx.Response(500, content=body))
 
     with pytest.raises(errors.ServerError, match="the service answered 500"):
         client.get("job_1")
 
 
 def test_something_else_that_answers_is_said_plainly(client: Client, service: FailingService) -> None:
-    service.answers = [httpx.Response(200, text="<html>It works!</html>")]
+    service.answer_with(httpx.Response(200, text="<html>It works!</html>"))
 
     with pytest.raises(errors.ShunterError, match="did not answer a Job") as raised:
         client.get("job_1")
@@ -226,7 +229,7 @@ def test_whether_a_bundle_is_there_is_asked_without_a_body(
     client: Client, service: FailingService, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("print()")
-    service.answers = [httpx.Response(200)]
+    service.answer_with(httpx.Response(200))
 
     client.upload_bundle(str(tmp_path))
 

@@ -112,8 +112,11 @@ def resume(context: Context, job_id: JobId) -> None:
 
 def checkpoint(context: Context, job_id: JobId) -> None:
     """Ask a running job to save a checkpoint now."""
+    from shunter.cli import output
+
     with context.client() as client:
         _print_jobs(context, [client.checkpoint(job_id)])
+    output.say(f"asked for; once it is whole it stands in: shunter checkpoints {job_id}")
 
 
 def update(
