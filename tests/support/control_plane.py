@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,10 +141,10 @@ class ControlPlane:
         wait_until(reached, timeout_s=timeout_s, description=f"{job_id} is {' or '.join(states)}")
         return seen
 
-    def http(self, method: str, path: str, **parts: Any) -> httpx.Response:
+    def http(self, method: str, path: str, headers: Mapping[str, str] | None = None, **parts: Any) -> httpx.Response:
         key = (self.data_dir / "api-key").read_text().strip()
-        headers = {"Authorization": f"Bearer {key}"}
-        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=10, trust_env=False, **parts)
+        sent = {"Authorization": f"Bearer {key}", **(headers or {})}
+        return httpx.request(method, f"{self.url}{path}", headers=sent, timeout=10, trust_env=False, **parts)
 
     @contextmanager
     def database(self) -> Iterator[Database]:
