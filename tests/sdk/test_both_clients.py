@@ -9,7 +9,10 @@ import httpx
 import pytest
 import shunter
 from shunter import AsyncClient, Client
+from shunter_schemas.states import Reason
+from support.api_process import ApiProcess
 from support.both_clients import AwaitedMock
+from support.documents import tiny_lm
 
 NAMES = sorted(name for name in vars(Client) if not name.startswith("_"))
 
@@ -76,3 +79,38 @@ async def test_many_requests_are_under_way_at_once() -> None:
 def _function(owner: type, name: str) -> Callable[..., Any]:
     found = vars(owner)[name]
     return cast("Callable[..., Any]", found.fget if isinstance(found, property) else found)
+
+
+async def test_waiting_can_be_cancelled_and_the_client_goes_on(api: ApiProcess) -> None:
+    async with AsyncClient(api.url, api.key) as client:
+        job = await client.submit(tiny_lm())
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.wait(job.id), 0.3)
+
+        assert (await client.get(job.id)).state == "queued"
+
+
+async def test_jobs_are_waited_for_side_by_side_in_one_thread(api: ApiProcess) -> None:
+    async with AsyncClient(api.url, api.key) as client:
+        jobs = [await client.submit(tiny_lm()) for _ in range(4)]
+        waiting = [asyncio.create_task(client.wait(job.id, timeout_s=30)) for job in jobs]
+        for job in jobs:
+            part = api.worker_part(job.id)
+            part.run()
+            part.end(Reason.DONE)
+
+        ended = await asyncio.gather(*waiting)
+
+    assert [job.state for job in ended] == ["succeeded"] * 4
+
+
+async def test_leaving_an_iteration_leaves_the_client_usable(api: ApiProcess) -> None:
+    async with AsyncClient(api.url, api.key) as client:
+        job = await client.submit(tiny_lm())
+
+        async for event in client.follow_events(job.id):
+            assert event.seq == 1
+            break
+
+        assert (await client.get(job.id)).id == job.id
