@@ -5,15 +5,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from shunter_schemas.api import JobPatch
 from shunter_schemas.ids import new_id
+from shunter_schemas.job import load_job
+from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_schemas.states import Reason
-from shunter_store import jobs, ledger, steps, sync, wishes
+from shunter_store import checkpoints, deletion, jobs, ledger, retries, steps, sync, wishes
 from shunter_store.columns import metadata
 from shunter_store.database import Database
+from shunter_store.job_lists import JobFilter
 from shunter_store.lifecycle import Trigger
 from sqlalchemy import Connection, event
-from support.node_messages import boot, log, points, sync_request
-from support.store_rows import claim_job, new_job, new_node, run_gang
+from support.documents import tiny_lm
+from support.node_messages import boot, file_entry, log, points, sync_request
+from support.store_rows import advance, claim_job, new_job, new_node, run_gang
 
 Operation = Callable[[Connection], Any]
 
@@ -60,7 +65,57 @@ def ingest(database: Database) -> Operation:
     return lambda conn: sync.ingest(conn, node, request, now=datetime(2027, 1, 1, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("prepare", [insert, apply, end, cancel, intend, ingest])
+def cancel_many(database: Database) -> Operation:
+    for _ in range(3):
+        new_job(database)
+    where = JobFilter(name="a job")
+    return lambda conn: wishes.cancel_many(conn, project="default", where=where, by="tester")
+
+
+def change(database: Database) -> Operation:
+    job = trained(database, labels={"team": "nlp"})
+    patch = JobPatch(labels={"team": "vision"}, priority="high")
+    return lambda conn: wishes.patch(conn, job.id, patch, by="tester", revisions=None)
+
+
+def retry(database: Database) -> Operation:
+    job, new_id_ = ended(database), new_id("job")
+    return lambda conn: retries.retry(conn, job.id, load_job(job.spec), new_id=new_id_, by="tester", start=None)
+
+
+def delete(database: Database) -> Operation:
+    job = ended(database)
+    retries_id = new_id("job")
+    database.write(
+        lambda conn: retries.retry(conn, job.id, load_job(job.spec), new_id=retries_id, by="tester", start=None)
+    )
+    return lambda conn: deletion.delete(conn, job.id)
+
+
+def prune(database: Database) -> Operation:
+    job = ended(database)
+    row = database.read(lambda conn: checkpoints.latest(conn, job.id))
+    assert row is not None
+    return lambda conn: checkpoints.prune(conn, row)
+
+
+def trained(database: Database, **given: Any) -> jobs.JobRow:
+    return new_job(database, spec=load_job(tiny_lm()).model_dump(mode="json"), **given)
+
+
+def ended(database: Database) -> jobs.JobRow:
+    """A job that failed after it saved a checkpoint."""
+    job = trained(database)
+    part = CheckpointUploaded.model_validate({"step": 7, "node_rank": 0, "files": [file_entry(job.id, "w")]})
+    database.write(lambda conn: checkpoints.add_part(conn, job.id, 1, part, num_nodes=1))
+    claim = claim_job(database, job.id)
+    database.write(lambda conn: steps.apply(conn, claim, steps.Change(Trigger.STOP, Reason.USER_ERROR)))
+    return advance(database, job.id, Trigger.NODES_GONE)
+
+
+@pytest.mark.parametrize(
+    "prepare", [insert, apply, end, cancel, intend, ingest, cancel_many, change, retry, delete, prune]
+)
 def test_a_crash_after_any_statement_leaves_everything_as_it_was(
     database: Database, prepare: Callable[[Database], Operation]
 ) -> None:

@@ -24,7 +24,12 @@ class GarbageRow:
 
 
 _PUT = insert(garbage).values(created_at=db_now())
-_TAKE = select(*columns_of(GarbageRow, garbage)).order_by(garbage.c.id).limit(bindparam("limit"))
+_TAKE = (
+    select(*columns_of(GarbageRow, garbage))
+    .where(garbage.c.id > bindparam("after"))
+    .order_by(garbage.c.id)
+    .limit(bindparam("limit"))
+)
 _FORGET = delete_from(garbage).where(garbage.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -33,9 +38,9 @@ def put(conn: Connection, *, keys: Sequence[str] = (), below: str | None = None,
     conn.execute(_PUT, {"keys": list(keys), "below": below, "kept": sorted(kept)})
 
 
-def take(conn: Connection, limit: int) -> list[GarbageRow]:
-    """The oldest rows. They stay until `forget`: deleting twice does no harm."""
-    return all_of(GarbageRow, conn.execute(_TAKE, {"limit": limit}))
+def take(conn: Connection, limit: int, *, after: int = 0) -> list[GarbageRow]:
+    """The oldest rows behind this one. They stay until `forget`: deleting twice does no harm."""
+    return all_of(GarbageRow, conn.execute(_TAKE, {"limit": limit, "after": after}))
 
 
 def forget(conn: Connection, row_ids: Sequence[int]) -> None:

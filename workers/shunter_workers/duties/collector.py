@@ -24,14 +24,18 @@ class Collector:
         self._database = database
         self._objects_url = objects_url
         self._objects: ObjectStore | None = None
+        self._after = 0
+        """The last row that was looked at in this pass."""
 
     async def work(self) -> float:
-        """One round. Garbage that cannot be deleted at this moment stays, and does not keep the rest."""
-        rows = await self._database.aread(lambda conn: garbage.take(conn, AT_ONCE))
+        """One round. Garbage that cannot be deleted at this moment is passed by until the next pass."""
+        rows = await self._database.aread(lambda conn: garbage.take(conn, AT_ONCE, after=self._after))
         gone = [row.id for row in rows if await asyncio.to_thread(self._deleted, row)]
         if gone:
             await self._database.awrite(lambda conn: garbage.forget(conn, gone))
-        return 0.0 if len(gone) == AT_ONCE else EVERY_S
+        more = len(rows) == AT_ONCE
+        self._after = rows[-1].id if more else 0
+        return 0.0 if more else EVERY_S
 
     def _deleted(self, row: GarbageRow) -> bool:
         if self._objects is None:
