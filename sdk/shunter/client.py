@@ -44,7 +44,7 @@ class Client:
     """A connection to one service. Use it as a context manager, or call `close`.
 
     Without arguments it finds the service as the CLI does: `SHUNTER_URL` and `SHUNTER_API_KEY`, else the files that
-    `shunter up` left in `$SHUNTER_DATA_DIR`, `./.shunter` or `~/.shunter`. `data_dir` names one such folder.
+    `shunter up` left in `$SHUNTER_DATA_DIR`, `.shunter` here or above, or `~/.shunter`. `data_dir` names such a folder.
     """
 
     def __init__(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from shunter.errors import NotConfigured
 
+_NAME = ".shunter"
 _HOW = "start one with `shunter up`, or give --url and --api-key (SHUNTER_URL, SHUNTER_API_KEY)"
 
 
@@ -73,7 +74,19 @@ def data_dirs(data_dir: str | Path | None = None, environ: Mapping[str, str] = o
         return [Path(data_dir)]
     if chosen := environ.get("SHUNTER_DATA_DIR"):
         return [Path(chosen)]
-    return [Path.cwd() / ".shunter", Path.home() / ".shunter"]
+    here = Path.cwd() / _NAME
+    return list(dict.fromkeys((here, *_above(here), Path.home() / _NAME)))
+
+
+def _above(here: Path) -> Iterator[Path]:
+    """Those of the folders above, so that commands work inside of a project; only one's own, since anybody may put
+    one into a folder that all may write."""
+    for folder in here.parent.parents:
+        try:
+            if (folder / _NAME).stat().st_uid == os.getuid():
+                yield folder / _NAME
+        except OSError:
+            continue
 
 
 def _read(path: Path) -> str:

@@ -40,6 +40,26 @@ def test_the_nearest_data_directory_with_an_address_is_used(tmp_path: Path) -> N
     assert find_connection(environ={}).api_key == "shk_home"
 
 
+def test_a_data_directory_of_ones_own_is_found_from_a_folder_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir(tmp_path / "work" / ".shunter", key="shk_project")
+    (tmp_path / "work" / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work" / "deep" / "er")
+
+    assert find_connection(environ={}).api_key == "shk_project"
+
+
+def test_a_data_directory_above_that_is_somebody_elses_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir(tmp_path / ".shunter", key="shk_planted")
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+
+    with pytest.raises(NotConfigured):
+        find_connection(environ={})
+
+
 def test_a_chosen_data_directory_is_the_only_one(tmp_path: Path) -> None:
     data_dir(tmp_path / "work" / ".shunter")
     chosen = tmp_path / "chosen"
