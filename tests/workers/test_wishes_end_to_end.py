@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,30 @@ def test_many_are_cancelled_by_label_whatever_they_do(plane: ControlPlane) -> No
     for job_id in jobs:
         plane.wait_for(job_id, "cancelled")
     assert not plane.ranks()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.3, 0.8])
+def test_a_pause_and_a_resume_outlive_a_killed_worker(own_plane: ControlPlane, moment_s: float) -> None:
+    job_id = own_plane.submit(counter())
+    wait_until(lambda: own_plane.lines(job_id), timeout_s=30, description="it counts")
+    own_plane.wait_for(job_id, "running")
+
+    for wish in ("pause", "resume"):
+        ask(own_plane, job_id, wish)
+        time.sleep(moment_s)  # the moment itself is what is tried
+        own_plane.kill("worker")
+        own_plane.start_worker()
+        if wish == "pause":
+            wait_until(lambda: is_at_rest(own_plane, job_id), timeout_s=60, description="the job rests")
+            assert not own_plane.agents()
+    wait_until(lambda: len(own_plane.lines(job_id)) == 2, timeout_s=60, description="it counts on")
+
+    assert own_plane.lines(job_id)[1] == f"begins at {saved(own_plane, job_id)[0]}"
+    assert len(own_plane.agents()) == 1
+    own_plane.cancel(job_id)
+    own_plane.wait_for(job_id, "cancelled", timeout_s=60)
+    assert not own_plane.agents()
 
 
 @pytest.mark.slow
