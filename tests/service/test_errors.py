@@ -87,6 +87,7 @@ def test_no_route_is_open_by_accident() -> None:
 
     assert public == {
         *("health", "readiness", "job_schema", "problem"),
+        *("description", "page", "part"),  # what the API is, and a page to try it
         *("sync", "grants", "write", "read"),  # these ask for credentials of their own
         "options_handler",
     }
