@@ -43,6 +43,9 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"commit": COMMIT}, ["beta"]),
     ({"commit": COMMIT[:7]}, ["beta"]),
     ({"commit": "5f70bf0"}, []),
+    ({"commit": COMMIT[:7], "name_prefix": "b"}, ["beta"]),
+    ({"commit": COMMIT[:7], "name_prefix": "a"}, []),
+    ({"commit": COMMIT[:7], "labels": [("team", None)]}, ["beta"]),
     ({"name_prefix": "a", "created_by": "ann", "labels": [("team", None)], "states": [State.QUEUED]}, ["alpha-2"]),
     ({"labels": [("team", None)], "states": [State.QUEUED, State.RUNNING]}, ["alpha", "alpha-2", "beta"]),
 ]

@@ -5,15 +5,27 @@ One filter finds the jobs, along an index in the order of the page; the others a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import LIVE_STATES, Reason, State
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, select, tuple_, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    select,
+    tuple_,
+    union_all,
+)
 
 from shunter_store.rows import all_of, columns_of
+from shunter_store.sqltypes import UtcTime
 from shunter_store.tables import job_due, job_labels, jobs
 
 FULL_COMMIT: Final = (40, 64)
@@ -22,14 +34,16 @@ FEW: Final = 2000
 """So many jobs are sorted as quickly as the newest are looked through."""
 _AFTER_ANY_TEXT: Final = "\U0010ffff"
 
+Label = tuple[str, str | None]
+"""A key, and the value that it has; None: any."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """What a job must be to be chosen; everything that is given must hold."""
 
     states: Sequence[State] = ()
-    labels: Sequence[tuple[str, str | None]] = ()
-    """Labels that it carries: with this value, or with None any."""
+    labels: Sequence[Label] = ()
     name: str | None = None
     name_prefix: str | None = None
     created_by: str | None = None
@@ -59,10 +73,15 @@ class JobLine:
 
 LINE_COLUMNS: Final = columns_of(JobLine, jobs)
 
-_COUNTS = (
-    select(jobs.c.state, func.count(), func.count(jobs.c.pause_requested_at))
-    .where(jobs.c.project == bindparam("of_project"))
-    .group_by(jobs.c.state)
+_COUNTS = select(jobs.c.state, func.count()).where(jobs.c.project == bindparam("of_project")).group_by(jobs.c.state)
+_PAUSED = (
+    select(func.count())
+    .select_from(jobs)
+    .where(
+        jobs.c.project == bindparam("of_project"),
+        jobs.c.state == State.QUEUED,
+        jobs.c.pause_requested_at.is_not(None),
+    )
 )
 
 
@@ -94,8 +113,9 @@ def to_cancel(conn: Connection, *, project: str, where: JobFilter, limit: int) -
 
 def counts(conn: Connection, project: str) -> tuple[dict[State, int], int]:
     """How many jobs of a project are in each state, and how many queued ones are paused."""
-    found = {state: (number, paused) for state, number, paused in conn.execute(_COUNTS, {"of_project": project})}
-    return {state: found.get(state, (0, 0))[0] for state in State}, found.get(State.QUEUED, (0, 0))[1]
+    found = {row[0]: row[1] for row in conn.execute(_COUNTS, {"of_project": project})}
+    paused = conn.execute(_PAUSED, {"of_project": project}).scalar_one() if found.get(State.QUEUED) else 0
+    return {state: found.get(state, 0) for state in State}, paused
 
 
 def _finds(where: JobFilter) -> bool:
@@ -117,59 +137,89 @@ def _merged_states(
 def _page(
     conn: Connection, project: str, where: JobFilter, before: tuple[datetime, str] | None, limit: int
 ) -> Select[Any]:
-    query: Select[Any]
+    query: Select[Any] = select(*LINE_COLUMNS)
+    at: ColumnElement[Any]
     if where.labels:
-        query = select(*LINE_COLUMNS).join_from(job_labels, jobs, jobs.c.id == job_labels.c.job_id)
-        query = query.where(job_labels.c.project == project, *_label_is(job_labels, *where.labels[0]))
+        first, *others = _rarest_first(conn, project, where.labels)
+        query = query.join_from(job_labels, jobs, jobs.c.id == job_labels.c.job_id)
+        query = query.where(job_labels.c.project == project, *_label_is(job_labels, first))
+        query = query.where(*(_carries(label) for label in others))
         at, id_ = job_labels.c.created_at, job_labels.c.job_id
     else:
-        query = select(*LINE_COLUMNS).where(jobs.c.project == project)
+        query = query.where(jobs.c.project == project)
         at, id_ = jobs.c.created_at, jobs.c.id
-    if before is not None:
-        query = query.where(tuple_(at, id_) < before)
-    if where.created_after is not None:
-        query = query.where(at > where.created_after)
-    if where.created_before is not None:
-        query = query.where(at < where.created_before)
-    query = query.where(*_conditions(conn, project, where))
+    for column, prefix in _prefixes(where):
+        few = _is_few(conn, project, column, prefix)
+        query = query.where(_begins(conn, column if few else column.op("||")(""), prefix))
+        if few:  # no index knows this expression: what begins so is looked up, and then sorted
+            at = at.op("+", return_type=UtcTime())(literal_column("0"))
+    query = query.where(*_moments(at, id_, where, before), *_exactly(where))
     return query.order_by(at.desc(), id_.desc()).limit(limit)
 
 
-def _conditions(conn: Connection, project: str, where: JobFilter) -> list[ColumnElement[bool]]:
-    chosen: list[ColumnElement[bool]] = []
+def _moments(
+    at: ColumnElement[Any], id_: ColumnElement[Any], where: JobFilter, before: tuple[datetime, str] | None
+) -> Iterator[ColumnElement[bool]]:
+    if before is not None:
+        yield tuple_(at, id_) < before
+    if where.created_after is not None:
+        yield at > where.created_after
+    if where.created_before is not None:
+        yield at < where.created_before
+
+
+def _exactly(where: JobFilter) -> Iterator[ColumnElement[bool]]:
     if where.states:
-        chosen.append(jobs.c.state.in_(where.states) if len(where.states) > 1 else jobs.c.state == where.states[0])
-    for column, value in ((jobs.c.name, where.name), (jobs.c.created_by, where.created_by)):
-        if value is not None:
-            chosen.append(column == value)
-    if where.provider is not None:
-        chosen.append(jobs.c.provider == where.provider)
-    if where.commit is not None:
-        whole = len(where.commit) in FULL_COMMIT
-        by_commit = jobs.c.source_commit
-        chosen.append(by_commit == where.commit if whole else _begins(conn, by_commit, where.commit))
+        yield jobs.c.state.in_(where.states) if len(where.states) > 1 else jobs.c.state == where.states[0]
+    whole_commit = where.commit if _is_whole(where.commit) else None
+    wanted = {
+        jobs.c.name: where.name,
+        jobs.c.created_by: where.created_by,
+        jobs.c.provider: where.provider,
+        jobs.c.source_commit: whole_commit,
+    }
+    yield from (column == value for column, value in wanted.items() if value is not None)
+
+
+def _prefixes(where: JobFilter) -> Iterator[tuple[ColumnElement[Any], str]]:
     if where.name_prefix is not None:
-        chosen.append(_name_begins(conn, project, where.name_prefix))
-    for key, value in where.labels[1:]:
-        other = job_labels.alias()
-        chosen.append(exists().where(other.c.job_id == jobs.c.id, *_label_is(other, key, value)))
-    return chosen
+        yield jobs.c.name, where.name_prefix
+    if where.commit is not None and not _is_whole(where.commit):
+        yield jobs.c.source_commit, where.commit
 
 
-def _label_is(labels: Any, key: str, value: str | None) -> list[ColumnElement[bool]]:
-    return [labels.c.key == key, *([] if value is None else [labels.c.value == value])]
-
-
-def _name_begins(conn: Connection, project: str, prefix: str) -> ColumnElement[bool]:
-    """Few such names are found by the index and sorted; of many, the newest jobs soon show enough."""
-    indexed = _begins(conn, jobs.c.name, prefix)
-    some = select(jobs.c.id).where(jobs.c.project == project, indexed).limit(FEW).subquery()
-    if conn.execute(select(func.count()).select_from(some)).scalar_one() < FEW:
-        return indexed
-    return _begins(conn, jobs.c.name.op("||")(""), prefix)
+def _is_few(conn: Connection, project: str, column: ColumnElement[Any], prefix: str) -> bool:
+    """Few are found by their index and sorted; of many, the newest jobs soon show enough."""
+    some = select(jobs.c.id).where(jobs.c.project == project, _begins(conn, column, prefix)).limit(FEW).subquery()
+    return conn.execute(select(func.count()).select_from(some)).scalar_one() < FEW
 
 
 def _begins(conn: Connection, column: ColumnElement[Any], prefix: str) -> ColumnElement[bool]:
     if conn.dialect.name == "postgresql":
         return column.startswith(prefix, autoescape=True)
     return (column >= prefix) & (column < prefix + _AFTER_ANY_TEXT)
+
+
+def _is_whole(commit: str | None) -> bool:
+    return commit is not None and len(commit) in FULL_COMMIT
+
+
+def _rarest_first(conn: Connection, project: str, labels: Sequence[Label]) -> list[Label]:
+    """The one to look the jobs up by, then those to check."""
+    if len(labels) == 1:
+        return list(labels)
+    numbers = {}
+    for label in labels:
+        some = select(job_labels.c.job_id).where(job_labels.c.project == project, *_label_is(job_labels, label))
+        numbers[label] = conn.execute(select(func.count()).select_from(some.limit(FEW).subquery())).scalar_one()
+    return sorted(numbers, key=lambda label: numbers[label])
+
+
+def _carries(label: Label) -> ColumnElement[bool]:
+    other = job_labels.alias()
+    return exists().where(other.c.job_id == jobs.c.id, *_label_is(other, label))
+
+
+def _label_is(labels: Any, label: Label) -> list[ColumnElement[bool]]:
+    key, value = label
+    return [labels.c.key == key, *([] if value is None else [labels.c.value == value])]
