@@ -155,7 +155,7 @@ def test_a_stop_needs_a_reason(database: Database) -> None:
         database.write(lambda conn: steps.apply(conn, claim, Change(Trigger.STOP)))
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING, State.RECOVERING])
 @pytest.mark.parametrize(
     ("second", "reason", "outcome"),
     [

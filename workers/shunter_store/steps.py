@@ -43,8 +43,9 @@ class Change:
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
 
-_MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING})
-"""States in which ranks may have succeeded without the service knowing yet: there a cancel leaves the outcome open."""
+_MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING, State.RECOVERING})
+"""States in which ranks may have succeeded without the service knowing yet: there a cancel leaves the outcome open.
+(`recovering`: ranks that were told to stop for a pause.)"""
 
 
 def _letting_go(next_at: ColumnElement[Any]) -> ReturningUpdate[bool, datetime]:
