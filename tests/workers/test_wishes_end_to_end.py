@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shunter_store import ledger
 from support.control_plane import ControlPlane, plain
 from support.documents import tiny_lm
 from support.waiting import wait_until
@@ -141,15 +143,30 @@ def test_a_job_at_rest_is_cancelled_and_its_retry_goes_on_from_its_checkpoint(pl
     )
 
 
-def test_a_limit_that_is_set_while_a_job_runs_stops_it(plane: ControlPlane) -> None:
+def limit(plane: ControlPlane, job_id: str, max_duration_s: float) -> None:
+    body = {"limits": {"max_duration_s": max_duration_s}}
+    answer = plane.http("PATCH", f"/v1/jobs/{job_id}", json=body, headers={"If-Match": "*"})
+    assert answer.status_code == 200, answer.text
+
+
+def stop_at(plane: ControlPlane, job_id: str) -> datetime | None:
+    """When the job's node stops by itself."""
+    with plane.database() as database:
+        (node,) = database.read(lambda conn: ledger.of_job(conn, job_id))
+    return node.stop_at
+
+
+def test_a_limit_that_is_set_while_a_job_runs_reaches_its_node_and_stops_it(plane: ControlPlane) -> None:
     job_id = plane.submit(counter())
-    plane.wait_for(job_id, "running")
+    started = datetime.fromisoformat(plane.wait_for(job_id, "running")["started_at"])
 
-    answer = plane.http(
-        "PATCH", f"/v1/jobs/{job_id}", json={"limits": {"max_duration_s": 0.5}}, headers={"If-Match": "*"}
-    )
+    limit(plane, job_id, 3600.0)
+    wait_until(lambda: stop_at(plane, job_id), description="the node is told")
+    told = stop_at(plane, job_id)
+    limit(plane, job_id, 0.5)
 
-    assert answer.status_code == 200
+    assert told is not None
+    assert abs((told - started).total_seconds() - 3600) < 1
     assert plane.wait_for(job_id, "failed")["reason"] == "duration_exceeded"
 
 
@@ -226,8 +243,7 @@ def test_a_training_that_ran_out_of_time_is_taken_up_again_with_more(own_plane: 
     job_id = own_plane.submit(training(STEPS))
     own_plane.wait_for(job_id, "running", timeout_s=90)
     wait_until(lambda: step_of(own_plane, job_id) > 5, timeout_s=60, description="it trains")
-    limit = {"limits": {"max_duration_s": 0.5}}
-    assert own_plane.http("PATCH", f"/v1/jobs/{job_id}", json=limit, headers={"If-Match": "*"}).status_code == 200
+    limit(own_plane, job_id, 0.5)
     wait_until(lambda: own_plane.job(job_id)["state"] == "failed", timeout_s=60, description="its time is up")
     reached = saved(own_plane, job_id)[0]
 
