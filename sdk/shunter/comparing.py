@@ -28,6 +28,11 @@ class Difference(NamedTuple):
             return f"- {self.path}: {_text(self.old)}"
         return f"~ {self.path}: {_text(self.old)} -> {_text(self.new)}"
 
+    def as_data(self) -> dict[str, Any]:
+        """For programs; a side that has no such member is left out."""
+        sides = {"old": self.old, "new": self.new}
+        return {"pointer": self.path, **{name: value for name, value in sides.items() if value is not ABSENT}}
+
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Where two documents say something else, in the order of the first."""

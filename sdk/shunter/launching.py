@@ -69,7 +69,7 @@ def document_of(program: Program, ranks: Ranks, *, name: str | None = None) -> d
         found.put("workload.launcher", program.launcher)
     if name:
         found.put("name", name)
-    _look_for(found, source)
+    _name_from_source(found, source)
     return finished(found).document
 
 
@@ -93,8 +93,8 @@ def _inside(path: str, source: Path) -> str:
     return file.relative_to(source).as_posix()
 
 
-def _look_for(found: Imported, source: Path) -> None:
-    """A launcher's own command line names a file too."""
+def _name_from_source(found: Imported, source: Path) -> None:
+    """The file that a launcher's own command line names, as the source folder names it."""
     entrypoint = found.get("workload.entrypoint")
     if entrypoint and not found.get("workload.module"):
         found.put("workload.entrypoint", _inside(entrypoint, source))

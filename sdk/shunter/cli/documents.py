@@ -155,17 +155,11 @@ def validate(context: Context, file: File, source: Source = None, settings: Sett
 def diff(context: Context, old: Side, new: Side) -> int:
     """Show what is different between the documents of two jobs or files; exits 1 where something is."""
     from shunter.cli import output
-    from shunter.comparing import ABSENT, differences
+    from shunter.comparing import differences
 
     found = differences(_document(context, old), _document(context, new))
     if context.as_json:
-        sides = [("old", 1), ("new", 2)]
-        output.print_data(
-            [
-                {"pointer": one[0], **{name: one[place] for name, place in sides if one[place] is not ABSENT}}
-                for one in found
-            ]
-        )
+        output.print_data([one.as_data() for one in found])
     else:
         print(*found, sep="\n") if found else output.say("no differences")
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
