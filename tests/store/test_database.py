@@ -107,7 +107,7 @@ def test_two_deadlocked_writers_both_come_through(postgres_database: str) -> Non
         list(pool.map(lock_both, [(first, second), (second, first)], runs))
     database.close()
 
-    assert sorted(map(len, runs)) == [1, 2]
+    assert max(map(len, runs)) > 1, "one of them lost and tried again"
 
 
 def test_a_transaction_that_always_loses_is_given_up(postgres_database: str) -> None:
