@@ -125,7 +125,7 @@ RUNNING: list[Row] = [
     ),
     (
         "the time is nearly up",
-        view(job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR), node(stop_at=ago(-10))),
+        view(job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR), node(stop_at=ago(-15))),
         ["wait 10"],
     ),
     (
@@ -137,7 +137,7 @@ RUNNING: list[Row] = [
         "the money lasts for half an hour",
         view(
             job(State.RUNNING, **{**CLOUDY, "spec": on_cloud(limits={"max_cost_usd": 12})}),
-            *(replace(one, stop_at=ago(-1740.4)) for one in BOTH),
+            *(replace(one, stop_at=ago(-1745.4)) for one in BOTH),
             cost_usd=6.0,
         ),
         ["wait 1740"],
@@ -147,13 +147,13 @@ RUNNING: list[Row] = [
         view(
             job(State.RUNNING, document(limits={"max_duration_s": 3610}), **RAN_AN_HOUR),
             node(),
-            node(rank=1, stop_at=ago(-10)),
+            node(rank=1, stop_at=ago(-15)),
         ),
         ["limit node_0"],
     ),
     (
         "its nodes carry a limit that was lifted",
-        view(job(State.RUNNING, **RAN_AN_HOUR), node(stop_at=ago(-10))),
+        view(job(State.RUNNING, **RAN_AN_HOUR), node(stop_at=ago(-15))),
         ["limit node_0"],
     ),
     ("the node is silent", view(job(State.RUNNING), node(last_sync_at=ago(61))), []),

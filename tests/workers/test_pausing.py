@@ -184,7 +184,7 @@ def test_limits_of_time_do_not_count_the_rest(
 ) -> None:
     started = {"started_at": ago(100)} if state is State.RUNNING else {}
     row = job(state, document(limits=spec), memory=replace(ORDERED, paused_s=rested_s), **started)
-    nodes = [node(stop_at=NOW + timedelta(seconds=10))] if state is State.RUNNING else []
+    nodes = [node(stop_at=NOW + timedelta(seconds=15))] if state is State.RUNNING else []
 
     assert brief(decide(view(row, *nodes, market=market(OFFER)), NOW)) == words
 

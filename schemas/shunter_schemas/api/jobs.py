@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -104,9 +104,9 @@ class Attempt(Answer):
     started_at: Timestamp = Field(description="When its nodes were told to run.", examples=[_AT])
     running_at: Timestamp | None = Field(default=None, description="When every rank was up.", examples=[_AT])
     ended_at: Timestamp | None = Field(default=None, description="When it ended.", examples=[_AT])
-    how: Literal["running", "done", "failed", "lost", "paused", "stopped"] = Field(
-        description="`failed`: by the user's program. `lost`: a node or a rank, for no fault of the user's. "
-        "`stopped`: by a cancel or a limit.",
+    how: str = Field(
+        description="`running`, `done`, `failed` (by the user's program), `lost` (a node or a rank, for no fault of "
+        "the user's), `paused`, `stopped` (by a cancel or a limit); an open list.",
         examples=["lost"],
     )
     reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["preempted"])

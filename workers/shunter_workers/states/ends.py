@@ -16,6 +16,8 @@ from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, st
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
+ALONE_LATER_S: Final = 5.0
+"""So much later than the service itself a node stops for a limit: while it is not alone, the service says why."""
 LIMITS_DRIFT_S: Final = 1.0
 """So much the end of the money moves by itself from one look to the next."""
 STOP_TAKES_S: Final = 60.0
@@ -69,7 +71,8 @@ def stop_by(view: View, now: datetime) -> datetime | None:
 
 def hold_to_limits(view: View, now: datetime) -> Decision | None:
     """Running nodes carry the limits as they are now: they change while a job runs, and count from its first run."""
-    limit = stop_by(view, now)
+    own_end = stop_by(view, now)
+    limit = None if own_end is None else after(own_end, ALONE_LATER_S)
     stale = [node.id for node in view.members if node.desired_phase == Phase.RUN and _differ(node.stop_at, limit)]
     return Settle(Change(next_in_s=0.0), [Limit(stale, limit)]) if stale else None
 
