@@ -31,7 +31,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "use a smaller `batch.micro_size`, `activation_checkpointing`, a strategy that splits more, or larger GPUs",
     ),
     Reason.INVALID: Meaning(
-        "the provider refused the request as wrong", "its own words are in the message; change `resources` or `placement`"
+        "the provider refused the request as wrong",
+        "its own words are in the message; change `resources` or `placement`",
     ),
     Reason.NO_CAPACITY: Meaning(
         "no provider has what it needs",
