@@ -91,7 +91,8 @@ def _prepare_sqlite_reader(connection: Any, _record: object) -> None:
 def _pragmas(connection: Any, *more: str) -> None:
     connection.execute("PRAGMA busy_timeout=15000")
     for pragma in (*_PRAGMAS, *more):
-        connection.execute(f"PRAGMA {pragma}")
+        # Of several that open a new file at once, SQLite lets one turn it to WAL and refuses the others unasked.
+        _patiently(connection, f"PRAGMA {pragma}")
 
 
 def _begin_deferred(conn: Connection) -> None:
@@ -99,11 +100,14 @@ def _begin_deferred(conn: Connection) -> None:
 
 
 def _begin_immediate(conn: Connection) -> None:
-    driver: Any = conn.connection.driver_connection
+    _patiently(conn.connection.driver_connection, "BEGIN IMMEDIATE")
+
+
+def _patiently(driver: Any, statement: str) -> None:
     give_up = time.monotonic() + _BUSY_S
     while True:
         try:
-            driver.execute("BEGIN IMMEDIATE")
+            driver.execute(statement)
         except Exception as error:
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
