@@ -39,7 +39,7 @@ _WAY_OUT: dict[str, str] = {
     "job_stopping": "Its end was asked for before. Wait for it; then `retry` takes it up again.",
     "job_not_ended": "Cancel it, or wait until its nodes are gone.",
     "not_paused": "There is nothing to resume; `state` and `waiting` say where it is.",
-    "not_running": "Ask again once it is `running`. A pause and every end write a checkpoint anyway.",
+    "not_running": "Ask again once it is `running`. A pause and a cancel of a training write a checkpoint anyway.",
     "not_resumable": "Declare `workload.checkpoint` in the document, or cancel the job and retry it from the start.",
     "checkpoint_not_supported": "Only trainings can be asked. A script writes checkpoints when it wants to.",
     "no_checkpoint": "Retry it with `from: start`.",
