@@ -184,6 +184,15 @@ def test_logs_show_the_rank_unless_one_is_chosen(cli_environment: ApiProcess, jo
     assert json.loads(shunter("logs", job_id, "--rank", "1", "--json").stdout)["text"] == "from one"
 
 
+def test_logs_are_searched(cli_environment: ApiProcess, job_id: str) -> None:
+    part = cli_environment.worker_part(job_id)
+    part.run()
+    part.print("fine\nan Error here\n")
+
+    assert shunter("logs", job_id, "--search", "error").stdout == "[0] an Error here\n"
+    assert shunter("logs", job_id, "--search", "error", "-f").exit_code == 2
+
+
 def test_events_are_numbered_lines(cli_environment: ApiProcess, job_id: str) -> None:
     part = cli_environment.worker_part(job_id)
     part.run()

@@ -191,6 +191,19 @@ def test_logs_are_read_whole_by_rank_and_from_the_end(client: Client, api: ApiPr
     assert [line.text for line in client.logs(job.id, after=2500)] == ["one 1", "one 2"]
 
 
+def test_logs_are_searched_for_a_text(client: Client, api: ApiProcess) -> None:
+    job = client.submit(tiny_lm())
+    part = api.worker_part(job.id)
+    part.run()
+    part.print("".join(f"step {n}\n" for n in range(1, 1500)) + "CUDA Error: out of memory\n")
+    part.print("error of rank one\n", rank=1)
+
+    assert [line.rank for line in client.logs(job.id, search="error")] == [0, 1]
+    assert [line.text for line in client.logs(job.id, search="step 149", tail=2)] == ["step 1498", "step 1499"]
+    assert [line.text for line in client.logs(job.id, rank=1, search="error")] == ["error of rank one"]
+    assert list(client.logs(job.id, search="never said")) == []
+
+
 def test_logs_are_followed_until_no_more_will_come(client: Client, api: ApiProcess) -> None:
     job = client.submit(tiny_lm())
     part = api.worker_part(job.id)

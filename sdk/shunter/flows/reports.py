@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 from shunter_schemas.api import Event, EventPage, LogLine, LogPage
 
+from shunter.errors import Unprocessable
 from shunter.flows.answers import get, job_path
 from shunter.flows.following import Feed, Polled
 from shunter.metrics import Metrics
 from shunter.steps import Call, Flow, Item, ItemFlow, ask
 
 T = TypeVar("T")
+
+_SEARCH: Final = "q"
+"""The parameter of the log pages for a text to look for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Lines:
 
     def params(self) -> dict[str, Any]:
         """By the API's names."""
-        return {"rank": self.rank, "stream": self.stream, "generation": self.generation, "q": self.search}
+        return {"rank": self.rank, "stream": self.stream, "generation": self.generation, _SEARCH: self.search}
 
 
 def events(job_id: str, after: int) -> ItemFlow[Event]:
@@ -51,11 +56,34 @@ def event_feed(job_id: str) -> Feed[Event]:
 
 def logs(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     """Lines so far: those after line `after`, or the last `tail` ones."""
+    try:
+        yield from _lines(job_id, which, tail=tail, after=after)
+    except Unprocessable as error:
+        if which.search is None or not any(fault.pointer.endswith(_SEARCH) for fault in error.faults):
+            raise
+        yield from _searched_here(job_id, which, tail=tail, after=after)
+
+
+def _lines(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     params: Mapping[str, Any] = {"tail": tail} if tail is not None else {"line": after + 1}
     while (page := (yield from ask(_log_page(job_id, which, params)))).items:
         for line in page.items:
             yield Item(line)
         params = {"line": page.items[-1].line + 1}
+
+
+def _searched_here(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
+    """For a service that knows no search: every line is fetched, and looked at here."""
+    words, last, line = str(which.search).casefold(), deque[LogLine](maxlen=tail), after + 1
+    while (page := (yield from ask(_log_page(job_id, replace(which, search=None), {"line": line})))).items:
+        for found in (each for each in page.items if words in each.text.casefold()):
+            if tail is None:
+                yield Item(found)
+            else:
+                last.append(found)
+        line = page.items[-1].line + 1
+    for found in last:
+        yield Item(found)
 
 
 def log_feed(job_id: str, which: Lines) -> Feed[LogLine]:
