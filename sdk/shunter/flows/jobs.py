@@ -12,7 +12,7 @@ from typing import Any, Literal
 from shunter_schemas.api import CancelledJobs, Job, JobCounts, JobPage, JobSummary, rfc3339
 
 from shunter.document import encode, folders, prepare, with_bundle
-from shunter.flows.answers import get, job_path, pages, post
+from shunter.flows.answers import get, job_path, pages, post, read_as
 from shunter.flows.files import Uploading, upload
 from shunter.steps import Call, Flow, ItemFlow, Request, ask, work
 
@@ -122,7 +122,7 @@ def update(job_id: str, changes: Mapping[str, Any], revision: int | None) -> Flo
         revision = (yield from look(job_id)).revision
     headers = {"Content-Type": "application/merge-patch+json", "If-Match": f'"{revision}"'}
     request = Request("PATCH", job_path(job_id), headers=headers, body=_json(changes), tries=1)
-    return (yield from ask(Call(request, get(Job, "").read)))
+    return (yield from ask(Call(request, read_as(Job))))
 
 
 def delete(job_id: str) -> Flow[None]:
