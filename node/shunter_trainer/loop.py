@@ -65,6 +65,7 @@ class Loop:
         self._values: dict[str, float] = {}
         self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False
+        self._always_measures = course.clip_norm is not None or crew.strategy.needs_norm
         self._began = self._saved_at = time.monotonic()
         self._next_milestone = self._milestone_after(start.step)
 
@@ -94,7 +95,7 @@ class Loop:
         micros = crew.stream.next_step()
         crew.seed_step(step)
         loss = self._learn(micros[0], 1) if len(micros) == 1 else self._accumulate(micros)
-        measured = course.clip_norm is not None or step >= crew.pace.next_look or step >= self._next_milestone
+        measured = self._always_measures or step >= crew.pace.next_look or step >= self._next_milestone
         norm = strategy.clip(course.clip_norm) if measured else None
         strategy.step(course.factor(step) if course.factor else None, norm)
         crew.pace.note(loss, norm)

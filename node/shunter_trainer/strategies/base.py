@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from shunter_trainer.gang import Gang
+from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.objective import Batch, Objective
+from shunter_trainer.optim.loss_scale import LossScale
 from shunter_trainer.optim.optimizers import MakeOptimizer, trainable
 from shunter_trainer.strategies.names import (
     GROUPS,
@@ -41,6 +43,7 @@ class Parts:
     """What a strategy spreads over the ranks."""
 
     module: nn.Module
+    """On the meta device, or with its values on the CPU; `materialise` brings it, or a part of it, to the device."""
     objective: Objective
     make_optimizer: MakeOptimizer
     keeps_groups: bool
@@ -48,6 +51,8 @@ class Parts:
     compute_dtype: torch.dtype
     reduce_dtype: torch.dtype
     gang: Gang
+    fill: Filler = keep_values
+    """Gives what lies on the meta device its first values."""
 
 
 class Strategy(ABC):
@@ -57,6 +62,27 @@ class Strategy(ABC):
     @abstractmethod
     def peak_lr(self) -> float | None:
         """The learning rate that the optimizer was made with; None: it has none."""
+
+    @property
+    def needs_norm(self) -> bool:
+        """Whether every step needs `clip`, be it only to learn whether gradients overflowed (fp16)."""
+        return False
+
+    @property
+    def loss_scale(self) -> float | None:
+        """By what losses are multiplied before they are differentiated; None: by nothing. May wait for the device."""
+        return None
+
+    def memory(self) -> dict[str, float]:
+        """Small numbers of its own that a checkpoint has to keep besides `state`; the same on every rank."""
+        return {}
+
+    def recall(self, memory: Mapping[str, float]) -> None:
+        """Take over what `memory` gave, perhaps that of another strategy: names that are not known are left alone."""
+
+    def communication_s(self) -> float | None:
+        """Seconds that a backward pass waited for other ranks, by the newest measurement; None: not measured here."""
+        return None
 
     @abstractmethod
     def prepare(self, parts: Parts) -> None:
@@ -125,6 +151,7 @@ class TorchStrategy(Strategy):
     _parameters: list[nn.Parameter]
     _peak_lrs: list[float]
     _autocast: Callable[[], AbstractContextManager[Any]] | None = None
+    _scale: LossScale | None = None
 
     def adopt(self, module: nn.Module, parts: Parts) -> None:
         """Take the model in its final form and make the optimizer; part of `prepare`."""
@@ -135,6 +162,23 @@ class TorchStrategy(Strategy):
         self.optimizer = parts.make_optimizer(module)
         self._parameters = trainable(module)
         self._peak_lrs = [float(group.get("lr", 0.0)) for group in self.optimizer.param_groups]
+        if parts.compute_dtype == torch.float16:
+            self._scale = LossScale(parts.gang.device)
+
+    @property
+    def needs_norm(self) -> bool:
+        return self._scale is not None
+
+    @property
+    def loss_scale(self) -> float | None:
+        return None if self._scale is None else self._scale.value
+
+    def memory(self) -> dict[str, float]:
+        return {} if self._scale is None else self._scale.memory()
+
+    def recall(self, memory: Mapping[str, float]) -> None:
+        if self._scale is not None:
+            self._scale.recall(memory)
 
     @property
     def peak_lr(self) -> float | None:
@@ -154,11 +198,13 @@ class TorchStrategy(Strategy):
             self.module.train()
 
     def backward(self, loss: Tensor) -> None:
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss if self._scale is None else self._scale.scaled(loss))
 
     def clip(self, max_norm: float | None) -> Tensor:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         norm: Tensor = torch.linalg.vector_norm(torch.stack(_foreach_norm(gradients)))
+        if self._scale is not None:
+            return self._unscale(gradients, norm, max_norm)
         if max_norm is not None:
             scale = max_norm / (norm + 1e-6)
             if norm.device.type != "cpu":
@@ -167,12 +213,23 @@ class TorchStrategy(Strategy):
                 _foreach_mul_(gradients, scale)
         return norm
 
+    def _unscale(self, gradients: list[Tensor], scaled_norm: Tensor, max_norm: float | None) -> Tensor:
+        """Take the loss scale out of gradients, and clip them in the same pass; their norm without the scale."""
+        assert self._scale is not None
+        inverse = self._scale.inverse
+        norm = scaled_norm * inverse
+        clipped = 1.0 if max_norm is None else (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        _foreach_mul_(gradients, inverse * clipped)
+        return norm
+
     def step(self, factor: float | None, norm: Tensor | None) -> None:
         if norm is None or self._allows(norm):
             if factor is not None:
                 for group, peak_lr in zip(self.optimizer.param_groups, self._peak_lrs, strict=True):
                     group["lr"] = peak_lr * factor
             self.optimizer.step()
+        if self._scale is not None and norm is not None:
+            self._scale.update(norm)
         for parameter in self._parameters:
             parameter.grad = None
 

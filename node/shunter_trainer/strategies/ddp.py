@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from shunter_trainer.failures import UserFault
+from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch
 from shunter_trainer.strategies.base import Parts, TorchStrategy
 from shunter_trainer.strategies.names import unsaved_buffers
@@ -29,6 +30,7 @@ class Ddp(TorchStrategy):
         self._has_stepped = False
 
     def prepare(self, parts: Parts) -> None:
+        materialise(parts.module.named_modules(), parts.fill, parts.gang.device)
         module = self._with_synchronised_norms(parts.module, parts.gang.device)
         self._runner = self._distributed(module, parts)
         self.adopt(module, parts)
@@ -82,8 +84,11 @@ class Ddp(TorchStrategy):
         return runner
 
     def _reduce_in(self, dtype: torch.dtype, runner: DistributedDataParallel) -> None:
-        if dtype != torch.bfloat16:
-            raise UserFault("/workload/precision/reduce", "ddp reduces in the parameters' type, or fp32 ones in bf16")
-        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-        runner.register_comm_hook(None, bf16_compress_hook)
+        hooks = {torch.bfloat16: default_hooks.bf16_compress_hook, torch.float16: default_hooks.fp16_compress_hook}
+        if dtype not in hooks:
+            raise UserFault(
+                "/workload/precision/reduce", "ddp reduces in the parameters' type, or fp32 ones in 16 bits"
+            )
+        runner.register_comm_hook(None, hooks[dtype])
