@@ -36,6 +36,7 @@ from shunter_trainer.guards.hang import HangWatchdog
 from shunter_trainer.guards.stop import Wishes
 from shunter_trainer.loop import Course, Crew, Loop
 from shunter_trainer.models.build import build_model
+from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.optim.optimizers import decay_groups
 from shunter_trainer.pace import Pace
@@ -68,7 +69,9 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
 def by_hand(gang: Gang, workload: TrainingWorkload, batch: int) -> Iterator[None]:
     """A loop as one writes it; one step at each `next`."""
     table = cast(Any, build_data(workload, Places.from_environment()).train)._tokens
-    module = build_model(workload, gang.device).module
+    built = build_model(workload)
+    module = built.module
+    materialise(module.named_modules(), built.fill, gang.device)
     cast(Any, DistributedDataParallel)._set_params_and_buffers_to_ignore_for_model(module, unsaved_buffers(module))
     model = DistributedDataParallel(module, gradient_as_bucket_view=True)
     optimizer = adamw(model)
@@ -106,10 +109,10 @@ class NoSaver:
 def ours(gang: Gang, workload: TrainingWorkload, batch: int) -> Callable[[int], None]:
     """The trainer's loop: a function that runs some steps more."""
     places = Places.from_environment()
-    built = build_model(workload, gang.device)
+    built = build_model(workload)
     strategy = strategy_for(cast(Any, _strategy()))
     objective = Objective(None, built.accepts, own_labels=True)
-    strategy.prepare(Parts(built.module, objective, adamw, False, torch.float32, torch.float32, gang))
+    strategy.prepare(Parts(built.module, objective, adamw, False, torch.float32, torch.float32, gang, built.fill))
     reports = Reports(places.metrics, gang.is_main)
     watchdog = HangWatchdog(reports.failure)
     watchdog.start()

@@ -69,7 +69,7 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     if task.workload.compile is not True:
         deferred_dynamo.defer()
     data = build_data(task.workload, places)
-    built = build_model(task.workload, gang.device)
+    built = build_model(task.workload)
     strategy, objective = _prepared(task, built, gang)
     course, geometry = _course(task.workload, data, gang)
     start = _resumed(task, strategy, places, gang, reports)
@@ -112,6 +112,7 @@ def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective
             compute_dtype=_DTYPES[workload.dtypes.compute],
             reduce_dtype=_DTYPES[workload.dtypes.reduce],
             gang=gang,
+            fill=built.fill,
         )
     )
     return strategy, objective

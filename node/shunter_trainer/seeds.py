@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 
@@ -24,6 +25,12 @@ def mix(*values: int) -> int:
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
         state ^= state >> 31
     return state
+
+
+def named_generator(seed: int, name: str, device: torch.device) -> torch.Generator:
+    """A generator of its own for a named thing, the same whatever else was drawn."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return torch.Generator(device).manual_seed(mix(seed, int.from_bytes(digest)) & _POSITIVE)
 
 
 def seed_everything(seed: int) -> None:

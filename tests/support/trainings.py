@@ -12,7 +12,9 @@ from shunter_trainer.data.build import build_data
 from shunter_trainer.data.order import sample_indices
 from shunter_trainer.data.samples import Unindexed
 from shunter_trainer.models.build import build_model
+from shunter_trainer.models.materialise import materialise
 from shunter_trainer.places import Places
+from torch import nn
 
 TINY = {
     "kind": "transformer",
@@ -55,6 +57,13 @@ def parsed(**members: Any) -> TrainingWorkload:
     return TrainingWorkload.model_validate_json(json.dumps(workload(**members)))
 
 
+def whole_model(training: TrainingWorkload) -> nn.Module:
+    """The model of a training with its first values."""
+    built = build_model(training)
+    materialise(built.module.named_modules(), built.fill, torch.device("cpu"))
+    return built.module
+
+
 def bare_losses(training: TrainingWorkload, places: Places, factors: list[float]) -> list[float]:
     """The loss of each step by a hand-written loop in one process: the same samples, plain torch, no trainer.
 
@@ -62,7 +71,7 @@ def bare_losses(training: TrainingWorkload, places: Places, factors: list[float]
     """
     data = build_data(training, places).train
     assert not isinstance(data, Unindexed)
-    model = build_model(training, torch.device("cpu")).module
+    model = whole_model(training)
     optimizer: Any = training.optimizer
     groups: list[dict[str, Any]] = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": optimizer.weight_decay},

@@ -82,14 +82,13 @@ def classification(**members: Any) -> Any:
 
 
 def prepared(training: Any) -> TorchStrategy:
-    built = build_model(training, CPU)
+    built = build_model(training)
     make = optimizer_maker(training.optimizer)
     strategy = strategy_for(DdpStrategy(kind="ddp"))
     objective = Objective(training.loss, built.accepts, own_labels=training.model.kind == "transformer")
     compute = {"fp32": torch.float32, "bf16": torch.bfloat16}[training.dtypes.compute]
-    strategy.prepare(
-        Parts(built.module, objective, make, training.optimizer.kind == "python", compute, torch.float32, ALONE)
-    )
+    keeps_groups = training.optimizer.kind == "python"
+    strategy.prepare(Parts(built.module, objective, make, keeps_groups, compute, torch.float32, ALONE, built.fill))
     assert isinstance(strategy, TorchStrategy)
     return strategy
 

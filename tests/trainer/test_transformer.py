@@ -7,8 +7,9 @@ import pytest
 import torch
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.build import build_model, transformer_shape
-from shunter_trainer.models.transformer import Shape, Transformer, rotary_table, rotate
-from support.trainings import TINY, parsed
+from shunter_trainer.models.materialise import materialise
+from shunter_trainer.models.transformer import Shape, Transformer, first_values, rotary_table, rotate
+from support.trainings import TINY, parsed, whole_model
 from torch.nn import functional as F
 
 SMALL = Shape(layers=2, hidden=32, heads=4, kv_heads=2, ffn=64, vocab=50, context=24)
@@ -33,13 +34,13 @@ def test_the_parameter_formula_gives_the_published_numbers(shape: Shape, expecte
 def test_the_parameter_formula_counts_what_the_model_has(kv_heads: int, tied: bool) -> None:
     shape = Shape(3, 32, 4, kv_heads, 48, 77, 16, tied_embeddings=tied)
 
-    model = Transformer(shape)
+    model = new(shape)
 
     assert sum(parameter.numel() for parameter in model.parameters()) == shape.parameters
 
 
 def test_a_position_does_not_see_those_after_it() -> None:
-    model = Transformer(SMALL)
+    model = new(SMALL)
     ids = torch.randint(50, (2, 24))
     changed = ids.clone()
     changed[:, 10:] = (changed[:, 10:] + 1) % 50
@@ -62,7 +63,7 @@ def test_attention_depends_on_distance_and_not_on_position() -> None:
 
 
 def test_the_loss_is_the_cross_entropy_of_each_next_token_and_leaves_padding_out() -> None:
-    model = Transformer(SMALL)
+    model = new(SMALL)
     ids = torch.randint(50, (2, 24))
     labels = ids.clone()
     labels[1, 5:] = -100
@@ -75,7 +76,7 @@ def test_the_loss_is_the_cross_entropy_of_each_next_token_and_leaves_padding_out
 
 
 def test_a_new_model_is_as_good_as_guessing() -> None:
-    model = Transformer(SMALL)
+    model = new(SMALL)
     ids = torch.randint(50, (8, 24))
 
     loss = model(ids, ids)["loss"]
@@ -84,8 +85,8 @@ def test_a_new_model_is_as_good_as_guessing() -> None:
 
 
 def test_grouped_queries_share_keys_and_values() -> None:
-    grouped = Transformer(SMALL)
-    whole = Transformer(Shape(2, 32, 4, 4, 64, 50, 24))
+    grouped = new(SMALL)
+    whole = new(Shape(2, 32, 4, 4, 64, 50, 24))
     state = grouped.state_dict()
     for name, value in state.items():
         if "k_proj" in name or "v_proj" in name:
@@ -97,8 +98,8 @@ def test_grouped_queries_share_keys_and_values() -> None:
 
 
 def test_full_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names() -> None:
-    plain = build_model(parsed(), torch.device("cpu")).module
-    recomputed = build_model(parsed(activation_checkpointing="full"), torch.device("cpu")).module
+    plain = whole_model(parsed())
+    recomputed = whole_model(parsed(activation_checkpointing="full"))
     ids = torch.randint(256, (2, 32))
 
     losses = [model(ids, labels=ids)["loss"] for model in (plain, recomputed)]
@@ -112,9 +113,7 @@ def test_full_activation_checkpointing_changes_neither_loss_nor_gradients_nor_na
 
 
 def test_the_same_seed_builds_the_same_model() -> None:
-    first, again, other = (
-        build_model(parsed(seed=seed), torch.device("cpu")).module.state_dict() for seed in (5, 5, 6)
-    )
+    first, again, other = (whole_model(parsed(seed=seed)).state_dict() for seed in (5, 5, 6))
 
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
@@ -129,6 +128,34 @@ def test_sizes_that_do_not_fit_are_named(sizes: Mapping[str, int], pointer: str)
         transformer_shape(parsed(model={**TINY, **sizes}).model)
 
     assert refused.value.pointer == pointer
+
+
+def test_a_submodule_gets_the_same_values_alone_as_in_the_whole_model() -> None:
+    whole, alone = whole_model(parsed()), build_model(parsed())
+    parts = [part for part in alone.module.named_modules() if part[0].startswith("model.layers.1")]
+
+    materialise(parts, alone.fill, torch.device("cpu"))
+
+    expected = whole.get_submodule("model.layers.1").state_dict()
+    found = alone.module.get_submodule("model.layers.1").state_dict()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert alone.module.get_parameter("model.layers.0.mlp.up_proj.weight").is_meta
+
+
+def test_tied_weights_stay_tied_when_they_get_their_values() -> None:
+    model = whole_model(parsed(model={**TINY, "tied_embeddings": True}))
+
+    embedding, head = model.get_parameter("model.embed_tokens.weight"), model.get_parameter("lm_head.weight")
+
+    assert embedding is head
+    assert embedding.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def new(shape: Shape) -> Transformer:
+    with torch.device("meta"):
+        model = Transformer(shape)
+    materialise(model.named_modules(), first_values(shape, seed=17), torch.device("cpu"))
+    return model
 
 
 def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:

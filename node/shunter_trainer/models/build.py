@@ -12,25 +12,30 @@ from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
 from shunter_trainer.failures import UserFault
+from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.recompute import recompute_blocks
-from shunter_trainer.models.transformer import Shape, Transformer, llama_config
+from shunter_trainer.models.transformer import Shape, Transformer, first_values, llama_config
 from shunter_trainer.seeds import seed_everything
 from shunter_trainer.targets import call_target
+
+_Parts = tuple[nn.Module, Filler, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model on its device, the same on every rank."""
+    """A model as it comes out of its builder: on the meta device, or on the CPU with its values."""
 
     module: nn.Module
+    fill: Filler
+    """Gives what lies on the meta device its first values; strategies call it (`models/materialise.py`)."""
     accepts: frozenset[str] | None
     """Names that `forward` takes out of a batch. None: all."""
     config: Mapping[str, Any]
     """What `config.json` of the export says."""
 
 
-def build_model(workload: TrainingWorkload, device: torch.device) -> Built:
-    """Build the model from the document and the seed.
+def build_model(workload: TrainingWorkload) -> Built:
+    """Build the model from the document and the seed, the same on every rank; `materialise` gives it memory.
 
     Raises: UserFault naming the field of the document that cannot be followed.
     """
@@ -42,16 +47,16 @@ def build_model(workload: TrainingWorkload, device: torch.device) -> Built:
             "/workload/model/kind",
             f"{workload.model.kind!r} is not available yet (available: {', '.join(_BUILDERS)})",
         )
-    module, config = builder(workload)
+    module, fill, config = builder(workload)
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise UserFault("/workload/model", "the model has no parameter that could be trained")
-    module.to(device=device, dtype=_PARAMETER_TYPES[workload.dtypes.parameters])
+    module.to(dtype=_PARAMETER_TYPES[workload.dtypes.parameters])
     if workload.activation_checkpointing == "full":
         recompute_blocks(module)
     accepts = _accepted(module)
     if workload.compile is True:
         module.compile()
-    return Built(module, accepts, config)
+    return Built(module, fill, accepts, config)
 
 
 def transformer_shape(model: Any) -> Shape:
@@ -76,12 +81,14 @@ def transformer_shape(model: Any) -> Shape:
     return shape
 
 
-def _transformer(workload: TrainingWorkload) -> tuple[nn.Module, Mapping[str, Any]]:
+def _transformer(workload: TrainingWorkload) -> _Parts:
     shape = transformer_shape(workload.model)
-    return Transformer(shape), llama_config(shape)
+    with torch.device("meta"):
+        module = Transformer(shape)
+    return module, first_values(shape, workload.seed), llama_config(shape)
 
 
-def _python(workload: TrainingWorkload) -> tuple[nn.Module, Mapping[str, Any]]:
+def _python(workload: TrainingWorkload) -> _Parts:
     model: Any = workload.model
     module = call_target(model.target, model.arguments, "/workload/model")
     if not isinstance(module, nn.Module):
@@ -89,7 +96,7 @@ def _python(workload: TrainingWorkload) -> tuple[nn.Module, Mapping[str, Any]]:
             "/workload/model/target",
             f"{model.target} returned a {type(module).__name__}; it must return a torch.nn.Module",
         )
-    return module, {"model": model.model_dump(mode="json")}
+    return module, keep_values, {"model": model.model_dump(mode="json")}
 
 
 def _accepted(module: nn.Module) -> frozenset[str] | None:
@@ -110,7 +117,7 @@ def _refuse_what_is_not_there_yet(workload: TrainingWorkload) -> None:
         raise UserFault("/workload/precision", 'fp16 (with loss scaling) is not available yet; use "bf16"')
 
 
-_BUILDERS: dict[str, Callable[[TrainingWorkload], tuple[nn.Module, Mapping[str, Any]]]] = {
+_BUILDERS: dict[str, Callable[[TrainingWorkload], _Parts]] = {
     "transformer": _transformer,
     "python": _python,
 }

@@ -7,6 +7,7 @@ Shapes: B batch, T positions, D width, H heads, K key and value heads, E width o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shunter_trainer.data.samples import IGNORED
+from shunter_trainer.models.materialise import Filler
+from shunter_trainer.seeds import named_generator
 
 _INIT_STD = 0.02
 
@@ -137,14 +140,16 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The language model. `labels` align with `input_ids`: they are shifted here, as in Hugging Face's models."""
+    """The language model, for `first_values` to fill.
+
+    `labels` align with `input_ids`: they are shifted here, as in Hugging Face's models.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
         self.model = Decoder(shape)
         self.lm_head = nn.Linear(shape.hidden, shape.vocab, bias=False)
-        self._fill(shape)
         if shape.tied_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
@@ -155,14 +160,34 @@ class Transformer(nn.Module):
             return {"logits": self.lm_head(hidden_BTD)}
         # The last position has no next token: its logits are not computed at all.
         logits = self.lm_head(hidden_BTD[:, :-1])
-        return {"loss": F.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)}
+        # In fp32 whatever the model computes in: bf16 would keep three digits of the loss.
+        logits = logits.flatten(0, 1).float()
+        return {"loss": F.cross_entropy(logits, labels[:, 1:].flatten(), ignore_index=IGNORED)}
 
-    def _fill(self, shape: Shape) -> None:
-        for name, parameter in self.named_parameters():
+
+def first_values(shape: Shape, seed: int) -> Filler:
+    """The filler of a new transformer: matrices drawn from a normal distribution, norms at one."""
+
+    def fill(module: nn.Module, names: Mapping[str, str]) -> None:
+        if isinstance(module, Decoder):
+            tables = rotary_table(shape.context, shape.head_width, shape.rope_theta)
+            module.cos_TE.copy_(tables[0])
+            module.sin_TE.copy_(tables[1])
+            return
+        for own, name in names.items():
+            parameter: Tensor = getattr(module, own)
             if parameter.ndim > 1:
-                # Two parts of each block add to the residual stream, whose variance would grow with depth otherwise.
-                ends_block = name.endswith(("o_proj.weight", "down_proj.weight"))
-                nn.init.normal_(parameter, std=_INIT_STD / math.sqrt(2 * shape.layers) if ends_block else _INIT_STD)
+                parameter.normal_(std=_std(shape, name), generator=named_generator(seed, name, parameter.device))
+            else:
+                parameter.fill_(1.0)
+
+    return fill
+
+
+def _std(shape: Shape, name: str) -> float:
+    # Two parts of each block add to the residual stream, whose variance would grow with depth otherwise.
+    ends_block = name.endswith(("o_proj.weight", "down_proj.weight"))
+    return _INIT_STD / math.sqrt(2 * shape.layers) if ends_block else _INIT_STD
 
 
 def rotary_table(length: int, width: int, theta: float) -> tuple[Tensor, Tensor]:
