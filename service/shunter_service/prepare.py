@@ -11,7 +11,7 @@ from shunter_store.errors import UnusableDatabase
 from shunter_store.settings import DataSettings
 from sqlalchemy import Connection
 
-from shunter_service.settings import BadSettings, load_settings
+from shunter_service.settings import BadSettings, load_settings, unknown_settings
 from shunter_service.up import secret_files
 
 KEY_NAME = "local"
@@ -23,6 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     del arguments  # everything it needs is in the settings
     try:
         prepare(load_settings()[0])
+        for text in unknown_settings():
+            print(text, file=sys.stderr)
     except (BadSettings, UnusableDatabase, OSError) as error:
         print(error, file=sys.stderr)
         return 2

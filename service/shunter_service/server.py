@@ -13,7 +13,7 @@ from shunter_store.errors import UnusableDatabase
 from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
-from shunter_service.settings import BadSettings, load_settings
+from shunter_service.settings import BadSettings, load_settings, unknown_settings
 
 _SHUTDOWN_WITHIN_S = 2
 
@@ -24,6 +24,8 @@ def run(arguments: Sequence[str]) -> int:
     log_setup.set_up()
     try:
         service = open_service(*load_settings())
+        for text in unknown_settings():
+            print(f"warning: {text}", file=sys.stderr)
     except (BadSettings, UnusableDatabase, OSError) as error:
         print(error, file=sys.stderr)
         return 2

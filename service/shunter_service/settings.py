@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any, Final
+
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from shunter_store.settings import DataSettings
+from shunter_store.setting_names import FILE, SERVICE_TABLE, UnknownSetting, check_table, unknown_variables
+from shunter_store.settings import DataSettings, settings_file
 
 from shunter_service.bundle_check import BundleLimits
 
+_PREFIX: Final = "SHUNTER_SERVICE_"
+
 
 class ServiceSettings(BaseSettings):
-    """What only this role needs; `shunter_store.settings.DataSettings` holds what it shares with the workers."""
+    """What only this role needs; `shunter_store.settings.DataSettings` holds what it shares with the workers.
 
-    model_config = SettingsConfigDict(frozen=True, env_prefix="SHUNTER_SERVICE_", env_nested_delimiter="__")
+    Environment `SHUNTER_SERVICE_…`, then the table `[service]` of `shunter.toml`.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, env_prefix=_PREFIX, env_nested_delimiter="__")
 
     max_document_bytes: int = Field(default=1 << 20, gt=0)
     """A larger job document is refused before it is read."""
@@ -21,6 +30,7 @@ class ServiceSettings(BaseSettings):
     max_bundle_bytes: int = Field(default=1 << 30, gt=0)
     """A larger source archive is refused while it arrives."""
     bundle_limits: BundleLimits = BundleLimits()
+    """What a source archive may hold."""
     tail_every_s: float = Field(default=0.25, gt=0)
     """How often watched jobs are looked at: the delay of streams and long polls."""
     keep_alive_s: float = Field(default=15.0, gt=0)
@@ -44,10 +54,29 @@ def load_settings() -> tuple[DataSettings, ServiceSettings]:
         BadSettings
     """
     try:
-        return DataSettings(), ServiceSettings()
+        data = DataSettings()
+        return data, _service_settings(data)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False, include_context=False)
         lines = (f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}" for fault in faults)
         raise BadSettings("; ".join(lines)) from None
-    except ValueError as error:  # no TOML
-        raise BadSettings(f"shunter.toml: {error}") from None
+    except ValueError as error:  # a key that nobody knows, or no TOML
+        raise BadSettings(str(error)) from None
+
+
+def unknown_settings() -> list[str]:
+    """Variables of this process that look like settings and are none, each as a sentence."""
+    return [
+        *DataSettings.unknown_variables(os.environ),
+        *unknown_variables(os.environ, ServiceSettings, prefix=_PREFIX),
+    ]
+
+
+def _service_settings(data: DataSettings) -> ServiceSettings:
+    """The environment's, before those of the file."""
+    table: dict[str, Any] = settings_file(data.data_dir).get(SERVICE_TABLE, {})
+    if not isinstance(table, dict):
+        raise UnknownSetting(f"{FILE}: `{SERVICE_TABLE}` is a table: [{SERVICE_TABLE}]")
+    check_table(table, ServiceSettings)
+    named = ServiceSettings().model_fields_set
+    return ServiceSettings(**{name: value for name, value in table.items() if name not in named})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from shunter_store.setting_names import UnknownSetting
 from shunter_store.settings import DataSettings, ProviderSettings, default_data_dir
 
 
@@ -65,3 +66,54 @@ def test_the_data_directory_is_the_named_one_then_the_one_here_then_the_one_at_h
     assert at_home == tmp_path / "home" / ".shunter"
     assert here == tmp_path / ".shunter"
     assert default_data_dir() == tmp_path / "named"
+
+
+def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_known_one(tmp_path: Path) -> None:
+    file = tmp_path / "shunter.toml"
+    file.write_text(
+        'databse_url = "x"\nworker_children = 3\n[pace]\nquite_s = 1\n[providers.a]\nplugin = "a"\npause = 1\n'
+    )
+
+    with pytest.raises(UnknownSetting) as refused:
+        DataSettings(data_dir=tmp_path)
+
+    assert str(refused.value) == (
+        "shunter.toml: unknown setting `databse_url`; did you mean `database_url`?"
+        "; unknown setting `pace.quite_s`; did you mean `quiet_s`?"
+        "; unknown setting `providers.a.pause`; did you mean `paused`?"
+    )
+
+
+def test_settings_of_the_other_roles_may_stand_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "shunter.toml").write_text("worker_children = 3\n[service]\ntail_every_s = 1\n[pace]\nquiet_s = 9\n")
+
+    assert DataSettings(data_dir=tmp_path).pace.quiet_s == 9
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shunter.toml").write_text("redis_url: x")
+
+    with pytest.raises(ValueError, match=r"shunter\.toml: Expected '='"):
+        DataSettings(data_dir=tmp_path)
+
+
+def test_variables_that_look_like_settings_and_are_none_are_told() -> None:
+    environ = {
+        "SHUNTER_DATABSE_URL": "x",
+        "SHUNTER_PACES__QUIET_S": "1",
+        "SHUNTER_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+        "SHUNTER_PACE__QUIET_S": "1",
+        "SHUNTER_WORKER_CHILDREN": "1",
+        "SHUNTER_SERVICE_TAIL_EVERY_S": "1",
+        "SHUNTER_URL": "x",
+        "SHUNTER_TEST_POSTGRES_URL": "x",
+        "shunter_redis_url": "x",
+    }
+
+    told = DataSettings.unknown_variables(environ)
+
+    assert told == [
+        "SHUNTER_DATABSE_URL is no setting that is known, and does nothing; did you mean `SHUNTER_DATABASE_URL`?",
+        "SHUNTER_PACES__QUIET_S is no setting that is known, and does nothing; did you mean `SHUNTER_PACE`?",
+        "SHUNTER_PORT_8080_TCP is no setting that is known, and does nothing",
+    ]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
+
+from shunter_store.setting_names import FILE, SERVICE_TABLE, WORKER_NAMES, check_table, unknown_variables
 
 
 def default_data_dir() -> Path:
@@ -21,6 +25,21 @@ def default_data_dir() -> Path:
         return Path(named).expanduser()
     here = Path(".shunter")
     return here.absolute() if here.is_dir() else Path.home() / ".shunter"
+
+
+def settings_file(data_dir: Path) -> dict[str, Any]:
+    """What `shunter.toml` in the data directory says; nothing where there is none.
+
+    Raises:
+        ValueError: it is no TOML.
+    """
+    path = data_dir.expanduser() / FILE
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{FILE}: {error}") from None
 
 
 class _Frozen(BaseModel):
@@ -46,6 +65,7 @@ class Pace(_Frozen):
     watched_s: float = Field(default=1.0, gt=0)
     """While somebody looks at the job."""
     quiet_s: float = Field(default=5.0, gt=0)
+    """Otherwise."""
 
 
 class Timing(_Frozen):
@@ -62,7 +82,11 @@ class Timing(_Frozen):
 
 
 class DataSettings(BaseSettings):
-    """Everything that both roles must agree on. Environment `SHUNTER_…`, then `shunter.toml` in the data directory."""
+    """Everything that both roles must agree on. Environment `SHUNTER_…`, then `shunter.toml` in the data directory.
+
+    Raises:
+        UnknownSetting: the file holds a key that no setting has.
+    """
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -73,6 +97,7 @@ class DataSettings(BaseSettings):
     )
 
     data_dir: Path = Field(default_factory=default_data_dir)
+    """Everything that is kept on this machine. Empty: `.shunter` here where it exists, else `~/.shunter`."""
     database_url: str = ""
     """SQLAlchemy URL of SQLite or PostgreSQL; empty: `shunter.db` in the data directory."""
     objects_url: str = ""
@@ -80,8 +105,14 @@ class DataSettings(BaseSettings):
     redis_url: str = ""
     """Broker; empty: the embedded server's socket in the data directory."""
     providers: dict[str, ProviderSettings] = Field(default_factory=lambda: {"local": ProviderSettings(plugin="local")})
+    """Configured instances of provider plugins, by name."""
     pace: Pace = Pace()
     timing: Timing = Timing()
+
+    @classmethod
+    def unknown_variables(cls, environ: Mapping[str, str]) -> list[str]:
+        """Variables that look like settings and are none, each as a sentence."""
+        return unknown_variables(environ, cls)
 
     @model_validator(mode="before")
     @classmethod
@@ -103,6 +134,6 @@ class DataSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        given = init_settings().get("data_dir") or default_data_dir()
-        file = TomlConfigSettingsSource(settings_cls, Path(given).expanduser() / "shunter.toml")
-        return init_settings, env_settings, file
+        table = settings_file(Path(init_settings().get("data_dir") or default_data_dir()))
+        check_table(table, settings_cls, also=(*WORKER_NAMES, SERVICE_TABLE))
+        return init_settings, env_settings, InitSettingsSource(settings_cls, table)

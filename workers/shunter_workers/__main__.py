@@ -22,6 +22,8 @@ def main() -> int:
     try:
         settings = WorkerSettings()
         _log_to_stderr(settings.log_level)
+        for text in settings.unknown_variables(os.environ):
+            _log.warning("%s", text)
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         signing_secret(settings.data_dir)
         _bring_up_to_date(settings.database_url)

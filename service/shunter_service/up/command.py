@@ -63,6 +63,8 @@ def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) 
             supervisor.add(worker_role(layout, env))
             if code := supervisor.wait_for(prepare, _PREPARE_WITHIN_S):
                 return _fail(f"the data directory cannot be prepared (exit code {code}):\n{last_lines(log)}")
+            for text in last_lines(log).splitlines():
+                _say(f"  warning  {text}")
             if supervisor.wait_until_ready():
                 _say(f"ready ({time.monotonic() - began:.1f} s)")
                 supervisor.keep_running()
