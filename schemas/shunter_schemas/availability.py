@@ -39,6 +39,7 @@ class Row(NamedTuple):
 
 _DATA: Final = _one_of("chat", "parquet", "image_folder", "webdataset", "huggingface")
 _DATA_INSTEAD: Final = "this kind of data; use sample, text, jsonl, python or synthetic"
+_FP8: Final = "fp8, which needs its own kernels and scales for every layer; use bf16"
 _SECRETS: Final = "stored secrets; leave it out"
 
 # fmt: off
@@ -62,11 +63,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("workload.data.validation.kind", _DATA, _DATA_INSTEAD),
     Row("workload.data.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
     Row("workload.data.validation.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
-    Row("workload.precision", _one_of("fp16"), "fp16; use bf16 or fp32"),
-    Row("workload.precision.parameters", _one_of("fp16"), "parameters in this type; use fp32 or bf16"),
-    Row("workload.precision.compute", _one_of("fp16"), "computing in this type; use bf16 or fp32"),
-    Row("workload.precision.reduce", _one_of("fp16"), "reducing in this type; use fp32 or bf16"),
-    Row("workload.activation_checkpointing", _one_of("selective"), "choosing among activations; use full or none"),
+    Row("workload.precision", _one_of("fp8"), _FP8),
+    Row("workload.precision.compute", _one_of("fp8"), _FP8),
     Row("workload.export.weights", _one_of("adapter", "merged"), "exporting this; use full"),
     Row("environment.image", _given, "container images; leave it out"),
     Row("environment.registry", _given, "container images; leave it out"),

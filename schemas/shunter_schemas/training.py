@@ -17,6 +17,7 @@ from shunter_schemas.base import (
 from shunter_schemas.data import Data, ImageFolderData, PythonData, WebDatasetData
 from shunter_schemas.models import LoraAdapter, Model
 from shunter_schemas.optimization import AdamW, ConstantSchedule, Loss, Optimizer, Schedule
+from shunter_schemas.oversight import EarlyStopping, Guards, Profile
 
 
 class Batch(Part):
@@ -41,20 +42,21 @@ class Duration(Part):
 
 
 Dtype = Literal["fp32", "bf16", "fp16"]
+ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8"]
 
 
 class PrecisionParts(Part):
     """The long form of `precision`."""
 
     parameters: Dtype = Field(default="fp32", description="Type in which parameters are kept.", examples=["fp32"])
-    compute: Dtype = Field(default="bf16", description="Type of forward and backward.", examples=["bf16"])
+    compute: ComputeDtype = Field(default="bf16", description="Type of forward and backward.", examples=["bf16"])
     reduce: Dtype = Field(
         default="fp32", description="Type in which gradients are reduced between ranks.", examples=["fp32"]
     )
 
 
 Precision = Annotated[
-    Annotated[Dtype, Tag("text")] | Annotated[PrecisionParts, Tag("object")],
+    Annotated[ComputeDtype, Tag("text")] | Annotated[PrecisionParts, Tag("object")],
     BY_SHAPE,
 ]
 
@@ -69,7 +71,8 @@ class TrainingCheckpoint(Part):
     keep: Count = Field(default=3, description="How many of the newest are kept.", examples=[3])
     keep_best: Slug | None = Field(
         default=None,
-        description="Also keep the one with the lowest value of this metric.",
+        description="Also keep the one with the best value of this metric: the highest of `val_top1` and `val_top5`, "
+        "the lowest of others.",
         examples=["val_loss"],
     )
 
@@ -82,6 +85,11 @@ class Evaluation(Part):
         default=None,
         description="Global batches of one evaluation. Null: the whole validation data.",
         examples=[20],
+    )
+    early_stopping: EarlyStopping | None = Field(
+        default=None,
+        description="End the training, with success, when evaluations no longer get better. Null: train to the end.",
+        examples=[{"metric": "val_loss", "patience": 3}],
     )
 
 
@@ -134,8 +142,9 @@ class TrainingWorkload(Part):
     duration: Duration = Field(description="How long to train.", examples=[{"steps": 1000}])
     precision: Precision = Field(
         default="bf16",
-        description="`bf16`: fp32 parameters, bf16 compute, fp32 reduction. `fp32`: everything in fp32. "
-        "Or the long form. Frozen parameters take the compute type.",
+        description="`bf16`: fp32 parameters, bf16 compute, fp32 reduction. `fp16`: the same with fp16 and a loss "
+        "scale that adapts itself. `fp32`: everything in fp32. Or the long form. Frozen parameters take the compute "
+        "type.",
         examples=["bf16", {"parameters": "fp32", "compute": "bf16", "reduce": "fp32"}],
     )
     gradient_clip_norm: Positive | None = Field(
@@ -143,11 +152,15 @@ class TrainingWorkload(Part):
     )
     activation_checkpointing: Literal["auto", "none", "selective", "full"] = Field(
         default="auto",
-        description="Recompute activations in the backward pass to save memory. `auto`: only where needed.",
+        description="Recompute activations in the backward pass to save memory. `full`: all of each block. "
+        "`selective`: all but the results of matrix products and attention. `auto`: only where needed.",
         examples=["auto"],
     )
     compile: Annotated[Annotated[Literal["auto"], Tag("text")] | Annotated[bool, Tag("boolean")], BY_SHAPE] = Field(
-        default="auto", description="Whether the model goes through `torch.compile`.", examples=["auto", False]
+        default="auto",
+        description="Whether the model's blocks go through `torch.compile`, which needs a C++ compiler on the node. "
+        "`auto`: no.",
+        examples=["auto", False],
     )
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(
         default=0, description="Fixes initial weights, data order and dropout.", examples=[17]
@@ -166,6 +179,16 @@ class TrainingWorkload(Part):
         default="auto",
         description="A metric point every N steps. `auto`: about one a second, at round steps.",
         examples=["auto", 10],
+    )
+    guards: Guards = Field(
+        default=Guards(),
+        description="What is watched while it trains.",
+        examples=[{"loss_spikes": {"action": "warn"}}],
+    )
+    profile: Profile | None = Field(
+        default=None,
+        description="Trace some steps with torch's profiler. Null: none.",
+        examples=[{"first_step": 10, "last_step": 12}],
     )
     export: Export = Field(
         default=Export(),

@@ -128,6 +128,41 @@ LEARNING: list[tuple[Changes, str, str]] = [
         "/workload/checkpoint/keep_best",
         "must be val_loss or loss; did you mean `val_loss`?",
     ),
+    (
+        {"workload.evaluation.early_stopping": {"metric": "valloss", "patience": 2}},
+        "/workload/evaluation/early_stopping/metric",
+        "must be val_loss; did you mean `val_loss`?",
+    ),
+    (
+        {"workload.evaluation.early_stopping": {"metric": "val_top1", "patience": 2}},
+        "/workload/evaluation/early_stopping/metric",
+        "`val_top1` is not measured; add 'top1' to `workload.metrics`",
+    ),
+    (
+        {"workload.profile": {"first_step": 12, "last_step": 11}},
+        "/workload/profile/last_step",
+        "11 comes before `first_step` 12; use 12 or more",
+    ),
+    (
+        {"workload.profile": {"last_step": 301}},
+        "/workload/profile/last_step",
+        "301 is more than `duration.steps` 300; use 300 or less",
+    ),
+    (
+        {"workload.precision": {"parameters": "fp16", "compute": "fp16"}},
+        "/workload/precision/parameters",
+        "small updates vanish in fp16 parameters; use fp32",
+    ),
+    (
+        {"workload.precision": {"parameters": "bf16", "compute": "fp16", "reduce": "bf16"}},
+        "/workload/precision/compute",
+        "fp16 goes with fp32 `parameters`, and these are bf16; use bf16",
+    ),
+    (
+        {"workload.precision": {"reduce": "fp16"}},
+        "/workload/precision/reduce",
+        "only fp16 gradients are scaled to its range, and `compute` is bf16; use fp32 or bf16",
+    ),
 ]
 
 SYNTHETIC: list[tuple[Changes, str, str]] = [

@@ -96,9 +96,9 @@ def test_a_script_document_is_accepted() -> None:
         (
             {"workload.precision": "fp23"},
             "/workload/precision",
-            "must be 'fp32', 'bf16' or 'fp16'; did you mean `fp32`?",
+            "must be 'fp32', 'bf16', 'fp16' or 'fp8'; did you mean `fp32`?",
         ),
-        ({"workload.precision": {"compute": "x"}}, "/workload/precision/compute", "must be 'fp32', 'bf16' or 'fp16'"),
+        ({"workload.precision": {"reduce": "x"}}, "/workload/precision/reduce", "must be 'fp32', 'bf16' or 'fp16'"),
         ({"workload.precision": []}, "/workload/precision", "must be a text or an object"),
         ({"workload.data.validation": {"fraction": 1.0}}, "/workload/data/validation/fraction", "must be less than 1"),
         ({"workload.data.validation": {"fracton": 1}}, "/workload/data/validation", "`fraction` is missing"),

@@ -90,7 +90,17 @@ def everything() -> dict[str, Any]:
             "compile": "auto",
             "seed": 17,
             "checkpoint": {"every_steps": 100, "every_s": None, "keep": 3, "keep_best": "val_loss"},
-            "evaluation": {"every_steps": 100, "batches": 20},
+            "evaluation": {
+                "every_steps": 100,
+                "batches": 20,
+                "early_stopping": {"metric": "val_loss", "patience": 3, "min_delta": 0.001},
+            },
+            "guards": {
+                "non_finite_steps": 5,
+                "loss_spikes": {"action": "warn", "deviations": 12, "window_steps": 64},
+                "hang_s": 600,
+            },
+            "profile": {"first_step": 10, "last_step": 12, "ranks": "first", "memory": False, "stacks": False},
             "export": {"weights": "merged", "format": "safetensors"},
         },
         "strategy": {"kind": "hsdp", "shard_size": 8, "offload": "cpu", "wrap": ["Block"]},

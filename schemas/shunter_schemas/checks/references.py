@@ -38,6 +38,9 @@ RESERVED_VARIABLES: Final = frozenset(
 )
 """Variables that the agent sets for each rank, besides everything that begins with `SHUNTER_`."""
 
+OPEN_VARIABLES: Final = frozenset({"SHUNTER_DEBUG", "SHUNTER_PEAK_TFLOPS"})
+"""Those of Shunter's own that a document may set: what ranks print of their talking, and what MFU is a share of."""
+
 _BUNDLE: Final = re.compile(BUNDLE_ID_PATTERN.strip("^$"))
 
 
@@ -96,7 +99,7 @@ def _git_credentials(job: JobSpec) -> Iterator[Fault]:
 
 def _variables(job: JobSpec) -> Iterator[Fault]:
     for name in job.environment.variables:
-        if name in RESERVED_VARIABLES or name.startswith("SHUNTER_"):
+        if name in RESERVED_VARIABLES or (name.startswith("SHUNTER_") and name not in OPEN_VARIABLES):
             yield Fault(pointer(("environment", "variables", name)), "the agent sets this variable; use another name")
 
 

@@ -12,6 +12,7 @@ from shunter_schemas.job import JobSpec
 from shunter_schemas.models import HuggingFaceModel, TransformerModel
 from shunter_schemas.nearest import did_you_mean
 from shunter_schemas.optimization import Sgd
+from shunter_schemas.oversight import evaluated_names
 from shunter_schemas.strategies import DdpStrategy
 from shunter_schemas.training import TrainingWorkload
 
@@ -110,7 +111,7 @@ def _evaluation(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
         yield Fault("/workload/data/validation/validation", "validation data has no validation itself; leave it out")
     if best is None:
         return
-    known = ("val_loss", "loss", *(f"val_{name}" for name in training.metrics if name == "perplexity"))
+    known = (*evaluated_names(training.metrics), "loss")
     if best not in known:
         yield Fault("/workload/checkpoint/keep_best", f"must be {' or '.join(known)}{did_you_mean(best, known)}")
     elif best.startswith("val_") and training.evaluation is None:
@@ -136,11 +137,47 @@ def _metrics(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
             yield Fault(f"/workload/metrics/{index}", f"`{name}` needs `workload.loss`: cross_entropy")
 
 
+def _early_stopping(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    stopping = training.evaluation.early_stopping if training.evaluation is not None else None
+    if stopping is None:
+        return
+    known = evaluated_names(training.metrics)
+    if stopping.metric not in known:
+        detail = f"must be {' or '.join(known)}{did_you_mean(stopping.metric, known)}"
+        if stopping.metric in {"val_top1", "val_top5", "val_perplexity"}:
+            detail = f"`{stopping.metric}` is not measured; add {stopping.metric[4:]!r} to `workload.metrics`"
+        yield Fault("/workload/evaluation/early_stopping/metric", detail)
+
+
+def _profile(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    profile, steps = training.profile, training.duration.steps
+    if profile is None:
+        return
+    if profile.last_step < profile.first_step:
+        detail = f"{profile.last_step} comes before `first_step` {profile.first_step}; use {profile.first_step} or more"
+        yield Fault("/workload/profile/last_step", detail)
+    elif steps is not None and profile.last_step > steps:
+        detail = f"{profile.last_step} is more than `duration.steps` {steps}; use {steps} or less"
+        yield Fault("/workload/profile/last_step", detail)
+
+
+def _fp16(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    dtypes = training.dtypes
+    if dtypes.parameters == "fp16":
+        detail = "small updates vanish in fp16 parameters; use fp32, which fp16 `compute` goes with"
+        yield Fault("/workload/precision/parameters", detail)
+    elif dtypes.compute == "fp16" and dtypes.parameters == "bf16":
+        yield Fault("/workload/precision/compute", "fp16 goes with fp32 `parameters`, and these are bf16; use bf16")
+    elif dtypes.reduce == "fp16" and dtypes.compute != "fp16":
+        detail = f"only fp16 gradients are scaled to its range, and `compute` is {dtypes.compute}; use fp32 or bf16"
+        yield Fault("/workload/precision/reduce", detail)
+
+
 def _precision(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     dtypes = training.dtypes
     if dtypes.parameters != "bf16":
         return
-    if dtypes.compute != "bf16":
+    if dtypes.compute == "fp32":
         detail = f"{dtypes.compute} is wider than the `parameters`, which are bf16; use bf16"
         yield Fault("/workload/precision/compute", detail)
     if isinstance(job.strategy, DdpStrategy) and dtypes.reduce != "bf16":
@@ -186,6 +223,9 @@ CHECKS = tuple(
         _evaluation,
         _warmup,
         _metrics,
+        _early_stopping,
+        _profile,
+        _fp16,
         _precision,
         _momentum,
         _adapter,
