@@ -57,8 +57,13 @@ metric_chunks = Table(
     must("chunk", BigInteger),
     must("generation", BigInteger),
     must("points", Json),
+    must("first_arrival", BigInteger, server_default="0"),
+    must("last_arrival", BigInteger, server_default="0"),
     PrimaryKeyConstraint("job_id", "chunk", "generation"),
+    Index("ix_metric_chunks_arrival", "job_id", "last_arrival"),
 )
+"""Each point has a number, its place in the order in which the job's points arrived: those of a chunk lie within
+`first_arrival … last_arrival`. Points that are older than this numbering have 0."""
 
 log_streams = Table(
     "log_streams",
@@ -91,6 +96,8 @@ log_chunks = Table(
     must("last_at", UtcTime),
     PrimaryKeyConstraint("job_id", "generation", "rank", "stream", "journal_id", "offset"),
     Index("ix_log_chunks_line", "job_id", "generation", "rank", "stream", "first_line"),
+    Index("ix_log_chunks_arrival", "job_id", "job_line"),
+    Index("ix_log_chunks_stream_arrival", "job_id", "generation", "rank", "stream", "job_line"),
 )
 """`job_line`: lines of the whole job that had arrived before. It orders the lines of all streams for good."""
 

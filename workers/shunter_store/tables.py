@@ -147,7 +147,9 @@ jobs = Table(
     may("retry_of", String(40)),
     may("resumes_from_step", BigInteger),
     may("source_commit", String(64)),
+    must("metric_seq", BigInteger, server_default="0"),
     Index("ix_jobs_newest", "project", "created_at", "id"),
+    Index("ix_jobs_changed", "project", "updated_at", "id"),
     Index("ix_jobs_newest_by_state", "project", "state", "created_at", "id"),
     # LIKE finds its way by it under any collation.
     Index("ix_jobs_newest_by_name", "project", "name", "created_at", "id", postgresql_ops={"name": "text_pattern_ops"}),
