@@ -124,6 +124,12 @@ class Unprocessable(ApiError):
 class DocumentRefused(Unprocessable, InvalidDocument):
     """The service refuses the job document (slug `invalid_document`)."""
 
+    def with_only(self, faults: Sequence[Fault]) -> DocumentRefused:
+        """The same refusal for these of its faults."""
+        errors = [{"pointer": fault.pointer, "detail": fault.detail} for fault in faults]
+        detail = in_words(faults[0]) if len(faults) == 1 else f"{len(faults)} faults were found"
+        return DocumentRefused(self.status, self.slug, {**self.problem, "detail": detail, "errors": errors})
+
 
 class RateLimited(ApiError):
     """429: `retry_after_s` says when to come again."""

@@ -92,6 +92,24 @@ def test_a_wrong_document_names_every_fault_and_nothing_is_stored(client: Client
     assert list(client.list(name="never-stored")) == []
 
 
+def test_a_wrong_document_costs_no_packing_and_no_upload(client: Client, tmp_path: Path) -> None:
+    folder = source_folder(tmp_path, f"print({str(tmp_path)!r})\n")
+    sent: list[bool] = []
+    wrong = {"name": "never-sent", "placement": {"providers": ["mars"]}, "inputs": {"a": {"from": "./nowhere"}}}
+
+    with pytest.raises(errors.InvalidDocument) as raised:
+        client.submit(
+            changed(script(), {**wrong, "workload.arguments": []}),
+            source=folder,
+            uploading=lambda archive, known: sent.append(known),
+        )
+
+    assert [fault.pointer for fault in raised.value.faults] == ["/placement/providers/0"]
+    assert "no provider `mars` is configured" in str(raised.value)
+    assert sent == []
+    assert list(client.list(name="never-sent")) == []
+
+
 def test_jobs_are_listed_over_pages_and_by_filters(client: Client, kind: Kind) -> None:
     name = f"paged-{kind}"
     made = [client.submit(changed(tiny_lm(), {"name": name, "labels": {"n": str(n)}})).id for n in range(5)]

@@ -57,11 +57,11 @@ def _unknown_keys(table: Mapping[str, Any], model: type[BaseModel], path: str, a
         if key not in fields and key not in also:
             yield f"unknown setting `{path}{key}`{did_you_mean(key, [*fields, *also])}"
             continue
-        annotation = fields[key].annotation if key in fields else None
+        annotation: Any = fields[key].annotation if key in fields else None
         inner = _model_in(annotation)
         if inner is None or not isinstance(value, dict):
             continue
-        if annotation is inner:
+        if annotation == inner:
             yield from _unknown_keys(value, inner, f"{path}{key}.", ())
         else:  # a mapping of names to models
             for name, item in value.items():

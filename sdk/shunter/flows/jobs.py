@@ -7,17 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from shunter_schemas.api import CancelledJobs, Job, JobCounts, JobPage, JobSummary, rfc3339
 
-from shunter.document import encode, folders, prepare, with_bundle
+from shunter.document import Folder, encode, folders, prepare, with_bundle
+from shunter.errors import DocumentRefused
 from shunter.flows.answers import get, job_path, pages, post, read_as
 from shunter.flows.files import Uploading, upload
 from shunter.steps import Call, Flow, ItemFlow, Request, ask, work
 
 Labels = Mapping[str, str] | Sequence[str]
 """Labels to filter by: a mapping, or `name=value` and names alone for any value."""
+
+_NOBODYS_BUNDLE: Final = f"bun_{'0' * 64}"
+"""An id of the right form; there are no bytes with this digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,34 @@ def submit(
     idempotency_key: str | None = None,
     uploading: Uploading | None = None,
 ) -> Flow[Job]:
-    """Folders first, then the document that names them as bundles."""
+    """Folders first, then the document that names them as bundles; a wrong document costs no packing and no upload."""
     prepared, base = yield from work(lambda: prepare(document, source=source, settings=settings))
-    for folder in folders(prepared, base):
+    found = folders(prepared, base)
+    if found:
+        yield from _ask_whether_good(prepared, found)
+    for folder in found:
         sent = yield from upload(folder.path, uploading)
         prepared = with_bundle(prepared, folder, sent.id)
     return (yield from ask(post(Job, "/v1/jobs", encode(prepared), idempotency_key=idempotency_key)))
+
+
+def _ask_whether_good(document: Mapping[str, Any], found: Sequence[Folder]) -> Flow[None]:
+    """Post the document with bundles that nobody can have, which nothing but their absence may speak against.
+
+    The service judges, not the rules of this installation: it may be of another release, and it knows its providers.
+
+    Raises:
+        DocumentRefused: with what else is wrong.
+    """
+    asked = dict(document)
+    for folder in found:
+        asked = with_bundle(asked, folder, _NOBODYS_BUNDLE)
+    places = {folder.place + ("/id" if folder.place == "/source" else "/from") for folder in found}
+    try:
+        yield from ask(post(Job, "/v1/jobs", encode(asked)))
+    except DocumentRefused as refused:
+        if others := [fault for fault in refused.faults if fault.pointer not in places]:
+            raise refused.with_only(others) from None
 
 
 def look(job_id: str) -> Flow[Job]:
