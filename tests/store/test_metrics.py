@@ -6,9 +6,9 @@ import pytest
 from shunter_schemas.node_sync import MetricPoint, Progress
 from shunter_store import metrics
 from shunter_store.database import Database
-from shunter_store.metrics import STEPS_PER_CHUNK, Series
+from shunter_store.metrics import STEPS_PER_CHUNK, Arrival, Series
 from shunter_store.tables import metric_chunks
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select, update
 from support.store_rows import new_job
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -120,6 +120,92 @@ def test_the_newest_progress_wins_whatever_order_it_comes_in(database: Database)
 
 def test_nobodys_progress_is_nothing(database: Database) -> None:
     assert database.read(lambda conn: metrics.progress(conn, [])) == {}
+
+
+def test_a_reader_goes_on_behind_the_last_point_that_it_took(database: Database) -> None:
+    job = new_job(database).id
+    for first in range(0, 2000, 100):
+        add(database, job, 1, {step: {"loss": float(step)} for step in range(first, first + 100)})
+
+    taken = read_on(database, job, limit=300)
+
+    assert [point.step for point in taken] == list(range(2000))
+    assert [point.number for point in taken] == list(range(1, 2001))
+    assert arrivals(database, job, taken[-1].number) == []
+
+
+def test_a_value_that_comes_late_brings_its_step_again_and_no_other(database: Database) -> None:
+    job = new_job(database).id
+    for first in range(0, 3000, 500):
+        add(database, job, 1, {step: {"loss": 1.0} for step in range(first, first + 500)})
+    before = read_on(database, job)[-1].number
+    add(database, job, 1, {10: {"loss": 1.0}, 700: {"loss": 1.0, "val_loss": 2.0}, 3001: {"loss": 0.5}})
+
+    found = arrivals(database, job, before)
+
+    assert [(point.step, point.values) for point in found] == [
+        (700, {"loss": 1.0, "val_loss": 2.0}),
+        (3001, {"loss": 0.5}),
+    ]
+
+
+def test_points_that_moved_to_the_end_are_not_taken_for_the_end(database: Database) -> None:
+    job = new_job(database).id
+    steps = range(0, 100 * STEPS_PER_CHUNK, STEPS_PER_CHUNK)
+    add(database, job, 1, {step: {"loss": 1.0} for step in steps})
+    add(database, job, 1, {step: {"val_loss": 1.0} for step in steps})
+
+    taken = read_on(database, job, after=1, limit=7)
+
+    assert [point.step for point in taken] == list(steps)
+
+
+def test_points_of_the_time_before_numbers_come_first(database: Database) -> None:
+    job = new_job(database).id
+    add(database, job, 1, {step: {"loss": 1.0} for step in range(600)})
+    database.write(lambda conn: conn.execute(update(metric_chunks).values(first_arrival=0, last_arrival=0)))
+    database.write(forget_numbers)
+    add(database, job, 1, {600: {"loss": 0.5}})
+
+    first = arrivals(database, job, 0, limit=10)
+
+    assert [point.step for point in first] == list(range(601))
+    assert arrivals(database, job, first[-1].number) == []
+
+
+def test_a_start_says_where_it_began_and_how_much_it_repeated(database: Database) -> None:
+    job = new_job(database).id
+    add(database, job, 1, {step: {"loss": 1.0} for step in range(1, 901)})
+    add(database, job, 2, {step: {"loss": 1.0} for step in range(801, 851)})
+    add(database, job, 3, {step: {"loss": 1.0} for step in range(841, 1001)})
+    add(database, job, 4, {step: {"loss": 1.0} for step in range(1001, 1003)})
+
+    found = database.read(lambda conn: metrics.starts(conn, job))
+
+    assert [(start.generation, start.step, start.at, start.repeated_steps) for start in found] == [
+        (1, 1, 1.0, 0),
+        (2, 801, 801.0, 50),
+        (3, 841, 841.0, 60),
+        (4, 1001, 1001.0, 0),
+    ]
+
+
+def arrivals(database: Database, job_id: str, after: int, limit: int = 256) -> list[Arrival]:
+    return database.read(lambda conn: metrics.arrivals(conn, job_id, after, limit))
+
+
+def read_on(database: Database, job_id: str, *, after: int = 0, limit: int = 256) -> list[Arrival]:
+    """Every point, page by page."""
+    taken: list[Arrival] = []
+    while page := arrivals(database, job_id, taken[-1].number if taken else after, limit):
+        taken += page
+    return taken
+
+
+def forget_numbers(conn: Connection) -> None:
+    for row in conn.execute(select(metric_chunks.c.chunk, metric_chunks.c.points)).all():
+        old = {name: column for name, column in row.points.items() if name != "arrived"}
+        conn.execute(update(metric_chunks).where(metric_chunks.c.chunk == row.chunk).values(points=old))
 
 
 def add(database: Database, job_id: str, generation: int, steps: dict[int, dict[str, float]]) -> None:

@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby, repeat
 from typing import Any, Final
 
 from shunter_schemas.node_sync import MetricPoint
 from shunter_schemas.node_sync import Progress as ReportedProgress
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import PerDialect
-from shunter_store.tables import metric_chunks
+from shunter_store.tables import jobs, metric_chunks
 from shunter_store.tables import progress as progress_table
 
 STEPS_PER_CHUNK: Final = 256
 
-Point = tuple[float, dict[str, float]]
-"""When (epoch seconds by the node's clock), and the values by name."""
+
+@dataclass(slots=True)
+class Point:
+    """What is known of one step of one generation."""
+
+    at: float
+    """Epoch seconds by the node's clock."""
+    values: dict[str, float]
+    arrival: int = 0
+    """Its place in the order in which the job's points arrived; it moves when the point gains or changes a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A point as a reader takes it who goes on behind the number `number`."""
+
+    number: int
+    generation: int
+    step: int
+    at: float
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a generation of the training began, as its points tell."""
+
+    generation: int
+    step: int
+    at: float
+    repeated_steps: int
+    """How many of its steps an earlier generation had done before."""
 
 
 @dataclass(slots=True)
@@ -56,21 +88,50 @@ _CHUNK_KEY = (
     metric_chunks.c.generation == bindparam("of_generation"),
     metric_chunks.c.chunk.in_(bindparam("chunks", expanding=True)),
 )
-_CHUNKS = select(metric_chunks.c.chunk, metric_chunks.c.points).where(*_CHUNK_KEY).with_for_update()
+_CHUNKS = (
+    select(metric_chunks.c.chunk, metric_chunks.c.points, metric_chunks.c.first_arrival)
+    .where(*_CHUNK_KEY)
+    .with_for_update()
+)
 _RANGE = (
-    select(metric_chunks.c.generation, metric_chunks.c.points)
+    select(metric_chunks.c.chunk, metric_chunks.c.generation, metric_chunks.c.points)
     .where(
         metric_chunks.c.job_id == bindparam("job"),
         metric_chunks.c.chunk.between(bindparam("first"), bindparam("last")),
     )
+    .order_by(metric_chunks.c.chunk, metric_chunks.c.generation)
+)
+_TAKE_NUMBERS = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job"))
+    .values(metric_seq=jobs.c.metric_seq + bindparam("count"))
+    .returning(jobs.c.metric_seq)
+)
+_NEWEST_NUMBER = select(jobs.c.metric_seq).where(jobs.c.id == bindparam("job"))
+_ARRIVED = (
+    select(metric_chunks.c.generation, metric_chunks.c.points, metric_chunks.c.first_arrival)
+    .where(metric_chunks.c.job_id == bindparam("job"), metric_chunks.c.last_arrival > bindparam("after"))
+    .order_by(metric_chunks.c.first_arrival, metric_chunks.c.chunk, metric_chunks.c.generation)
+    .limit(bindparam("limit"))
+)
+_SPANS = (
+    select(metric_chunks.c.generation, func.min(metric_chunks.c.chunk), func.max(metric_chunks.c.chunk))
+    .where(metric_chunks.c.job_id == bindparam("job"))
+    .group_by(metric_chunks.c.generation)
     .order_by(metric_chunks.c.generation)
+)
+_ONE_CHUNK = select(metric_chunks.c.points).where(
+    metric_chunks.c.job_id == bindparam("job"),
+    metric_chunks.c.generation == bindparam("of_generation"),
+    metric_chunks.c.chunk == bindparam("at"),
 )
 
 
 def _upsert_chunk(insert: Any) -> Any:
     statement = insert(metric_chunks)
     return statement.on_conflict_do_update(
-        index_elements=["job_id", "chunk", "generation"], set_={"points": statement.excluded.points}
+        index_elements=["job_id", "chunk", "generation"],
+        set_={name: statement.excluded[name] for name in ("points", "first_arrival", "last_arrival")},
     )
 
 
@@ -94,23 +155,29 @@ _PROGRESS = (
 )
 
 
-def add_points(conn: Connection, job_id: str, generation: int, points: Iterable[MetricPoint]) -> None:
+def add_points(conn: Connection, job_id: str, generation: int, points: Sequence[MetricPoint]) -> None:
     """Keep points by (generation, step): the newest of a step wins, value by value. Repeating it changes nothing."""
     by_chunk: dict[int, list[MetricPoint]] = defaultdict(list)
     for point in points:
         by_chunk[point.step // STEPS_PER_CHUNK].append(point)
     if not by_chunk:
         return
+    # The job's row stays locked until the transaction ends, so that the order of numbers is the order of commits.
+    newest = conn.execute(_TAKE_NUMBERS, {"job": job_id, "count": len(points)}).scalar_one()
+    numbers = iter(range(newest - len(points) + 1, newest + 1))
     key = {"job": job_id, "of_generation": generation, "chunks": sorted(by_chunk)}
-    kept = {row.chunk: _unpack(row.points) for row in conn.execute(_CHUNKS, key)}
+    kept = {row.chunk: row for row in conn.execute(_CHUNKS, key)}
     rows = []
     for chunk, fresh in sorted(by_chunk.items()):
-        merged = kept.get(chunk, {})
-        for point in fresh:
-            _, values = merged.get(point.step, (0.0, {}))
-            merged[point.step] = (point.at, {**values, **point.values})
-        rows.append({"job_id": job_id, "generation": generation, "chunk": chunk, "points": _pack(merged)})
-    conn.execute(_PUT_CHUNK.on(conn), rows)
+        before = kept.get(chunk)
+        merged = _unpack(before.points) if before is not None else {}
+        changed = [number for point in fresh if _merge(merged, point, number := next(numbers))]
+        if changed:
+            first = changed[0] if before is None else before.first_arrival
+            row = {"job_id": job_id, "generation": generation, "chunk": chunk, "points": _pack(merged)}
+            rows.append({**row, "first_arrival": first, "last_arrival": changed[-1]})
+    if rows:
+        conn.execute(_PUT_CHUNK.on(conn), rows)
 
 
 def series(
@@ -125,16 +192,54 @@ def series(
     """Series by name, over the steps `from_step … to_step` (both included), in at most `max_points` bins each."""
     last = (1 << 62) if to_step is None else to_step
     span = {"job": job_id, "first": from_step // STEPS_PER_CHUNK, "last": last // STEPS_PER_CHUNK}
-    newest: dict[int, tuple[int, Point]] = {}
-    for row in conn.execute(_RANGE, span):
-        newest.update((step, (row.generation, point)) for step, point in _unpack(row.points).items())
-    by_name: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
-    for step, (generation, (at, values)) in sorted(newest.items()):
-        if from_step <= step <= last:
-            for name, value in values.items():
-                if names is None or name in names:
-                    by_name[name].append((step, generation, at, value))
-    return [_binned(name, points, max_points) for name, points in sorted(by_name.items())]
+    made: dict[str, Series] = {}
+    for _, rows in groupby(conn.execute(_RANGE, span), key=lambda row: row.chunk):
+        _add_columns(made, _newest_of_each_step([(row.generation, row.points) for row in rows]), names, from_step, last)
+    return [_binned(made[name], max_points) for name in sorted(made)]
+
+
+def arrivals(conn: Connection, job_id: str, after: int, limit: int = 256) -> list[Arrival]:
+    """Points with a number above `after` in the order in which they arrived, about `limit` of them.
+
+    None: there are no more so far. A point may come again, with a value more than before.
+    """
+    several, behind = 4, after or -1  # points of the time before numbers have 0
+    while True:
+        rows = conn.execute(_ARRIVED, {"job": job_id, "after": behind, "limit": several + 1}).all()
+        # What begins in the first chunk that was left out comes later: up to there everything is at hand.
+        last = rows[-1].first_arrival - 1 if len(rows) > several else 1 << 62
+        found = [
+            Arrival(point.arrival, row.generation, step, point.at, point.values)
+            for row in rows[:several]
+            for step, point in _unpack(row.points).items()
+            if after < point.arrival <= last or after == point.arrival == 0
+        ]
+        if found or len(rows) <= several:
+            break
+        several *= 4
+    found.sort(key=lambda point: (point.number, point.generation, point.step))
+    unnumbered = sum(point.number == 0 for point in found)
+    return found[: limit + unnumbered]
+
+
+def newest_number(conn: Connection, job_id: str) -> int:
+    """The number of the point that arrived last; 0: none has, or there is no such job."""
+    return conn.execute(_NEWEST_NUMBER, {"job": job_id}).scalar() or 0
+
+
+def starts(conn: Connection, job_id: str) -> list[Start]:
+    """Where each generation that reported points began, oldest first."""
+    found: list[Start] = []
+    reached = -1
+    for generation, first, last in conn.execute(_SPANS, {"job": job_id}).all():
+        at_first, at_last = (
+            _unpack(conn.execute(_ONE_CHUNK, {"job": job_id, "of_generation": generation, "at": at}).scalar_one())
+            for at in (first, last)
+        )
+        step = min(at_first)
+        found.append(Start(generation, step, at_first[step].at, max(0, min(reached, max(at_last)) - step + 1)))
+        reached = max(reached, *at_last)
+    return found
 
 
 def set_progress(conn: Connection, job_id: str, generation: int, at: datetime, progress: ReportedProgress) -> None:
@@ -163,36 +268,88 @@ def progress_by_generation(conn: Connection, job_id: str) -> list[ProgressRow]:
     return all_of(ProgressRow, conn.execute(_PROGRESS, {"ids": [job_id]}))
 
 
+def _merge(kept: dict[int, Point], new: MetricPoint, number: int) -> bool:
+    """Put a point to those of its chunk; False: it says nothing new."""
+    before = kept.get(new.step)
+    values = dict(new.values) if before is None else {**before.values, **new.values}
+    if before is not None and (before.at, before.values) == (new.at, values):
+        return False
+    kept[new.step] = Point(new.at, values, number)
+    return True
+
+
 def _pack(points: Mapping[int, Point]) -> dict[str, Any]:
     """Columns, which is a third of the size of one object a step."""
     steps = sorted(points)
-    names = sorted({name for _, values in points.values() for name in values})
+    names = sorted({name for point in points.values() for name in point.values})
     return {
         "steps": steps,
-        "at": [points[step][0] for step in steps],
-        "values": {name: [points[step][1].get(name) for step in steps] for name in names},
+        "at": [points[step].at for step in steps],
+        "arrived": [points[step].arrival for step in steps],
+        "values": {name: [points[step].values.get(name) for step in steps] for name in names},
     }
 
 
 def _unpack(packed: Mapping[str, Any]) -> dict[int, Point]:
-    points: dict[int, Point] = {step: (at, {}) for step, at in zip(packed["steps"], packed["at"], strict=True)}
+    arrived = packed.get("arrived") or repeat(0, len(packed["steps"]))
+    points = {
+        step: Point(at, {}, number) for step, at, number in zip(packed["steps"], packed["at"], arrived, strict=True)
+    }
     for name, column in packed["values"].items():
         for step, value in zip(packed["steps"], column, strict=True):
             if value is not None:
-                points[step][1][name] = value
+                points[step].values[name] = value
     return points
 
 
-def _binned(name: str, points: list[tuple[int, int, float, float]], max_points: int | None) -> Series:
+def _newest_of_each_step(generations: list[tuple[int, dict[str, Any]]]) -> tuple[list[int], dict[str, Any]]:
+    """One chunk over all generations, oldest first: whose each step is, and the points as columns."""
+    if len(generations) == 1:
+        [(generation, packed)] = generations
+        return [generation] * len(packed["steps"]), packed
+    newest: dict[int, tuple[int, Point]] = {}
+    for generation, packed in generations:
+        newest.update((step, (generation, point)) for step, point in _unpack(packed).items())
+    return [newest[step][0] for step in sorted(newest)], _pack({step: point for step, (_, point) in newest.items()})
+
+
+def _add_columns(
+    made: dict[str, Series],
+    chunk: tuple[list[int], dict[str, Any]],
+    names: Collection[str] | None,
+    first: int,
+    last: int,
+) -> None:
+    """Put the steps `first … last` of a chunk behind the series so far."""
+    generations, packed = chunk
+    part = slice(bisect_left(packed["steps"], first), bisect_right(packed["steps"], last))
+    steps, at, generations = packed["steps"][part], packed["at"][part], generations[part]
+    for name, column in packed["values"].items():
+        values = column[part]
+        known = [index for index, value in enumerate(values) if value is not None]
+        if not known or (names is not None and name not in names):
+            continue
+        series = made.setdefault(name, Series(name))
+        whole = len(known) == len(steps)
+        series.steps += steps if whole else [steps[index] for index in known]
+        series.at += at if whole else [at[index] for index in known]
+        series.generations += generations if whole else [generations[index] for index in known]
+        series.means += values if whole else [values[index] for index in known]
+
+
+def _binned(points: Series, max_points: int | None) -> Series:
     """Bins hold equally many points, so that no bin is empty and the ends are kept."""
-    made = Series(name)
-    bins = len(points) if max_points is None else max(1, min(max_points, len(points)))
-    for index in range(bins):
-        part = points[index * len(points) // bins : (index + 1) * len(points) // bins]
-        values = [value for _, _, _, value in part]
-        made.steps.append(part[0][0])
-        made.generations.append(part[-1][1])
-        made.at.append(part[-1][2])
+    count = len(points.steps)
+    if max_points is None or count <= max_points:
+        points.mins, points.maxs = list(points.means), list(points.means)
+        return points
+    made = Series(points.name)
+    for index in range(max_points):
+        part = slice(index * count // max_points, (index + 1) * count // max_points)
+        values = points.means[part]
+        made.steps.append(points.steps[part.start])
+        made.generations.append(points.generations[part.stop - 1])
+        made.at.append(points.at[part.stop - 1])
         made.means.append(sum(values) / len(values))
         made.mins.append(min(values))
         made.maxs.append(max(values))
