@@ -1,4 +1,4 @@
-"""`python -m shunter_service up | api | prepare`: the roles of this package, each importing only what it needs."""
+"""`python -m shunter_service up | api | prepare | keys`: the roles of this package; each imports what it needs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _COMMANDS = {
     "up": "shunter_service.up.command",
     "api": "shunter_service.server",
     "prepare": "shunter_service.prepare",
+    "keys": "shunter_service.keys",
 }
 
 

@@ -9,7 +9,7 @@ from support.api_process import ApiProcess
 from support.command_line import shunter, written
 from typer.main import get_command
 
-ROLES = {"up", "service", "worker"}
+ROLES = {"up", "service", "worker", "keys"}
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
 OURS = sorted(COMMANDS.keys() - ROLES - {"completion"})
 
@@ -18,7 +18,7 @@ def test_the_commands_are_a_closed_list() -> None:
     assert set(COMMANDS) == {
         *("submit", "run", "jobs", "job", "why", "watch", "cancel", "retry", "pause", "resume", "checkpoint", "update"),
         *("delete", "validate", "diff", "schema", "init", "logs", "events", "metrics", "checkpoints", "artifacts"),
-        *("providers", "doctor", "completion", "up", "service", "worker"),
+        *("providers", "doctor", "completion", "up", "service", "worker", "keys"),
     }
 
 

@@ -10,7 +10,7 @@ from support.documents import REPOSITORY
 from typer.main import get_command
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-ROLES = {"up", "service", "worker"}
+ROLES = {"up", "service", "worker", "keys"}
 """Their options are their own program's."""
 
 

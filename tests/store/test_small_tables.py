@@ -74,6 +74,31 @@ def test_a_key_is_found_by_its_secret_and_only_its_hash_is_kept(database: Databa
     assert "shk_secret" not in repr(rows)
 
 
+def test_keys_are_listed_by_ids_that_give_nothing_away_and_are_revoked_by_them(database: Database) -> None:
+    for name in ("cli", "ci"):
+        database.write(lambda conn, name=name: api_keys.add(conn, f"shk_{name}", name, ["jobs:read"]))  # type: ignore[misc]
+
+    listed = database.read(api_keys.list_all)
+    revoked = [database.write(lambda conn: api_keys.revoke(conn, api_keys.id_of("shk_cli"))) for _ in range(2)]
+
+    assert {(key.id, key.name) for key in listed} == {
+        (api_keys.id_of("shk_cli"), "cli"),
+        (api_keys.id_of("shk_ci"), "ci"),
+    }
+    assert revoked == [True, False]
+    assert [key.name for key in database.read(api_keys.list_all)] == ["ci"]
+
+
+@pytest.mark.parametrize("key_id", ["", "%", "a%%%%%%%%%%%", "A" * 12, "a" * 13])
+def test_what_is_no_id_revokes_nothing(database: Database, key_id: str) -> None:
+    database.write(lambda conn: api_keys.add(conn, "shk_secret", "cli", ["admin"]))
+
+    with pytest.raises(ValueError, match="no id of a key"):
+        database.write(lambda conn: api_keys.revoke(conn, key_id))
+
+    assert len(database.read(api_keys.list_all)) == 1
+
+
 def test_adding_a_key_again_leaves_it_as_it_is(database: Database) -> None:
     database.write(lambda conn: api_keys.add(conn, "shk_secret", "first", ["admin"]))
 

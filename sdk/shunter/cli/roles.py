@@ -1,4 +1,4 @@
-"""Commands that become a part of the service: `up`, `service`, `worker`. The SDK only starts them, by name."""
+"""Commands that are a part of the service: `up`, `service`, `worker`, `keys`. The SDK only starts them, by name."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ ROLES: Final = {
     ),
     "service": Role("Run the API alone.", ("shunter_service", "api"), ("litestar", "sqlalchemy"), "service"),
     "worker": Role("Run a worker alone.", ("shunter_workers",), ("celery", "sqlalchemy", "redis"), "workers"),
+    "keys": Role(
+        "List, create and revoke the keys of a service, on the machine of its database.",
+        ("shunter_service", "keys"),
+        ("sqlalchemy", "pydantic_settings"),
+        "service",
+    ),
 }
 
 _ANYTHING: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
