@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from shunter_providers.contract import Fault, Instance, Intent, Launch, NodeCondition, OfferQuery, ProviderError
-from shunter_providers.local import LocalProvider, folders
+from shunter_providers.local import LocalProvider
 from shunter_providers.local.devices import Machine, make_offers, parse_gpus
-from shunter_providers.local.processes import identify, is_alive
 from shunter_providers.local.settings import read_settings
+from shunter_providers.machine import folders
+from shunter_providers.machine.processes import identify, is_alive
 from shunter_providers.testing import ProviderConformance
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.node_sync import LaunchFile

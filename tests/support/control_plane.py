@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from shunter_providers.local import folders, processes
+from shunter_providers.machine import folders, processes
 from shunter_service.up import broker
 from shunter_store.database import Database
 from shunter_store.settings import DataSettings

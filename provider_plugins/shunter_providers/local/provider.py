@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -28,18 +26,13 @@ from shunter_providers.contract import (
     ProviderError,
     Scope,
 )
-from shunter_providers.local import folders, processes
 from shunter_providers.local.devices import Machine, look_at_machine, make_offers
-from shunter_providers.local.folders import MARK, NodeFolder
 from shunter_providers.local.settings import read_settings
+from shunter_providers.machine import folders, running
 
 _T = TypeVar("_T")
-_START_TIMEOUT_S = 20.0
-_TERM_GRACE_S = 1.0
-_KILL_GRACE_S = 2.0
 _MACHINE_GOOD_FOR_S = 60.0
 _TIDY_EVERY_S = 3600.0
-_NOT_FOR_NODES = ("SHUNTER_", "CELERY", "FORKED_BY_MULTIPROCESSING", "_MP_")
 
 
 class LocalProvider:
@@ -78,7 +71,7 @@ class LocalProvider:
         folder = await _in_thread(lambda: folders.make(self._root, self._name, intent))
         if folder.is_released() or folder.view().condition is NodeCondition.RUNNING:
             return folder.token
-        await _start(folder, intent)
+        await running.start(folder, intent.launch)
         return folder.token
 
     async def get(self, handle: str) -> NodeView:
@@ -92,7 +85,7 @@ class LocalProvider:
     async def terminate(self, handle: str) -> bool:
         """End the agent and everything that it started; the folder stays for a while."""
         folder = folders.find(self._root, handle)
-        return await _in_thread(lambda: _end(folder))
+        return await _in_thread(lambda: running.end(folder))
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -111,69 +104,11 @@ class LocalProvider:
         return self._machine[1]
 
 
-async def _start(folder: NodeFolder, intent: Intent) -> None:
-    """Run the launch command to its end: the agent detaches itself before that and has left its `agent.json`."""
-    argv = [part.replace("{python}", sys.executable) for part in intent.launch.argv]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=folder.path,
-            env=_node_environment(os.environ, intent.launch.environment, folder.token),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-        _, said = await asyncio.wait_for(process.communicate(), _START_TIMEOUT_S)
-    except TimeoutError as exc:
-        raise ProviderError(
-            Fault.AMBIGUOUS, f"the agent did not detach within {_START_TIMEOUT_S:.0f} s", may_have_created=True
-        ) from exc
-    except OSError as exc:
-        raise ProviderError(Fault.TRANSIENT, f"{argv[0]}: {exc}", scope=Scope.ACCOUNT) from exc
-    if process.returncode != 0 and folder.view().condition is not NodeCondition.RUNNING:  # a second starter is refused
-        lines = said.decode(errors="replace").strip()[-2000:]
-        raise ProviderError(
-            Fault.TRANSIENT, f"the agent did not start (exit {process.returncode}): {lines}", scope=Scope.ACCOUNT
-        )
-
-
-def _end(folder: NodeFolder) -> bool:
-    """SIGTERM to the agent, then SIGKILL to whatever of the node is left. True: nothing is."""
-    if not folder.path.is_dir():
-        return True
-    folder.release()
-    agent = folder.agent()
-    if agent is not None:
-        processes.send(agent, signal.SIGTERM)
-        _wait_until(lambda: not processes.is_alive(agent), _TERM_GRACE_S)
-    give_up_at = time.monotonic() + _KILL_GRACE_S
-    while left := folder.remains():  # looked at anew each time: what is being killed may still have forked
-        for process in left:
-            processes.send(process, signal.SIGKILL)
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _node_environment(ours: Mapping[str, str], launch: Mapping[str, str], token: str) -> dict[str, str]:
-    """The worker's environment without what belongs to the service itself."""
-    kept = {name: value for name, value in ours.items() if not name.startswith(_NOT_FOR_NODES)}
-    return {**kept, **launch, MARK: token}
-
-
 def _machine_id() -> str:
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         if path.is_file() and (text := path.read_text().strip()):
             return text
     return os.uname().nodename
-
-
-def _wait_until(done: Callable[[], bool], timeout_s: float) -> None:
-    give_up_at = time.monotonic() + timeout_s
-    while not done() and time.monotonic() < give_up_at:
-        time.sleep(0.01)
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

@@ -25,8 +25,8 @@ from secrets import token_hex
 from typing import Any
 
 from shunter_providers.contract import Fault, Intent, NodeCondition, NodeView, ProviderError
-from shunter_providers.local import processes
-from shunter_providers.local.processes import ProcessIdentity
+from shunter_providers.machine import processes
+from shunter_providers.machine.processes import ProcessIdentity
 
 MARK = "LOCAL_SHUNTER_NODE"
 """The variable that every process of a node inherits; its value is the node's token. (The agent hands on no variable
