@@ -10,10 +10,12 @@ from pathlib import Path
 import structlog
 from shunter_store import watch
 from shunter_store.database import Database
+from shunter_store.intake import Answer, Offer, accept
 from shunter_store.objects import ObjectStore
 from shunter_store.settings import DataSettings
 
 from shunter_service.auth import KeyRing
+from shunter_service.gathering import Gathering
 from shunter_service.settings import ServiceSettings
 from shunter_service.tailer import Tailer
 from shunter_service.transfers import Transfers
@@ -34,12 +36,15 @@ class Service:
     keys: KeyRing
     tailer: Tailer
     lookers: Lookers
+    intake: Gathering[Offer, Answer]
+    """Accepts jobs, all that wait in one transaction."""
     signing_key: bytes
 
     async def close(self) -> None:
         """End streams, then transfers, then the database."""
         await self.tailer.close()
         await self.lookers.close()
+        await self.intake.close()
         await self.transfers.close()
         self.db.close()
 
@@ -56,6 +61,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         keys=KeyRing(db, keep_s=settings.key_cache_s),
         tailer=Tailer(db, every_s=settings.tail_every_s),
         lookers=Lookers(db, for_s=data.timing.watch_s),
+        intake=Gathering(lambda offers: db.in_writer(lambda _: accept(db, offers))),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )
 

@@ -15,7 +15,9 @@ from shunter_schemas.parse import parse_posted_job
 from shunter_schemas.reading import read_json
 from shunter_schemas.source import BundleSource
 from shunter_store import bundles, jobs, providers, retries
-from shunter_store.jobs import JobRow
+from shunter_store.errors import KeyTaken
+from shunter_store.intake import Answer, Offer
+from shunter_store.jobs import JobRow, NewJob
 from sqlalchemy import Connection
 
 from shunter_service.access import own_job
@@ -36,28 +38,41 @@ async def submit(service: Service, asked: Asked) -> Done:
         DocumentError: the document is refused; nothing was stored.
         IdempotencyMismatch: the key was used with another body.
     """
-    if (known := await before(service, asked)) is not None:
-        return known
+    try:
+        answer = await service.intake.ask(_offer(service, asked))
+    except (DocumentError, KeyTaken):
+        # What was accepted under the key is answered again, whatever would become of it today.
+        if (known := await before(service, asked)) is not None:
+            return known
+        raise
+    return Done(answer.status, answer.body.encode(), answer.headers)
+
+
+def _offer(service: Service, asked: Asked) -> Offer:
     job = parse_posted_job(asked.body)
 
-    def accept(conn: Connection) -> Done:
+    def check(conn: Connection) -> None:
         if faults := list(_deployment_faults(conn, service, job)):
             document = read_json(asked.body)
             raise DocumentError([Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in faults])
-        row = jobs.insert(
-            conn,
-            job_id=new_id("job"),
-            project=asked.by.project,
-            created_by=asked.by.name,
-            spec=job.model_dump(mode="json"),
-            spec_text=asked.body.decode(),
-            name=job.name,
-            labels=job.labels,
-            priority=jobs.URGENCIES[job.priority],
-        )
-        return _created(row)
 
-    return await once(service, asked, accept, known_new=True)
+    new = NewJob(
+        id=new_id("job"),
+        project=asked.by.project,
+        created_by=asked.by.name,
+        name=job.name,
+        labels=job.labels,
+        priority=jobs.URGENCIES[job.priority],
+        spec=job.model_dump(mode="json"),
+        spec_text=asked.body.decode(),
+    )
+    key = asked.idempotency_key
+    return Offer(new, _answer, None if key is None else (asked.path, key, asked.digest), check)
+
+
+def _answer(row: JobRow) -> Answer:
+    done = _created(row)
+    return Answer(done.status, done.headers, done.body.decode())
 
 
 async def retry(service: Service, asked: Asked, job_id: str, request: RetryRequest) -> Done:

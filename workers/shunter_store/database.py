@@ -85,6 +85,10 @@ class Database:
         """`write` in a thread of the database's own pool. Once begun it goes on even if the caller is cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, self.write, fn)
 
+    async def in_writer(self, fn: Callable[[Database], T]) -> T:
+        """Run `fn`, which calls `write` itself, in a thread of the pool that `awrite` uses."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, fn, self)
+
     def close(self) -> None:
         """Wait for running transactions and close every connection."""
         self._readers.shutdown()

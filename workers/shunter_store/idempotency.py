@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, select
 
+from shunter_store.bulk import BulkInsert
 from shunter_store.errors import IdempotencyMismatch, KeyTaken
 from shunter_store.rows import columns_of
 from shunter_store.sqltypes import PerDialect, db_now, seconds
@@ -25,6 +27,24 @@ class Stored:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer to keep."""
+
+    project: str
+    path: str
+    key: str
+    body_hash: str
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What it is found by."""
+        return self.project, self.path, self.key
+
+
 _FIND = select(*columns_of(Stored, idempotency)).where(
     idempotency.c.project == bindparam("of_project"),
     idempotency.c.path == bindparam("at_path"),
@@ -35,6 +55,9 @@ _STORE = PerDialect(
         insert(idempotency).values(created_at=db_now()).on_conflict_do_nothing().returning(idempotency.c.status)
     )
 )
+_KEY: Final = ("project", "path", "key")
+_FIELDS: Final = tuple(field.name for field in fields(Kept))
+_STORE_ALL = BulkInsert(idempotency, (*_FIELDS, "created_at"), returning=_KEY)
 _EXPIRE = delete(idempotency).where(idempotency.c.created_at < db_now() - seconds("older_than_s"))
 
 
@@ -83,6 +106,25 @@ def store(  # noqa: PLR0913 - the columns of a row
     }
     if conn.execute(_STORE.on(conn), row).scalar() is None:
         raise KeyTaken(key)
+
+
+def store_all(conn: Connection, answers: Iterable[Kept], at: float) -> list[bool]:
+    """Keep answers, each in the transaction of what it answers for; whether it was the first under its key, of each.
+
+    Of several with one key in one call the first one is kept.
+    """
+    given = list(answers)
+    # In one order everywhere: two transactions that wait for each other's keys would be a deadlock.
+    rows: list[dict[str, Any]] = [
+        {name: getattr(one, name) for name in _FIELDS} | {"created_at": at}
+        for one in sorted(given, key=lambda one: one.place)
+    ]
+    first = {(row.project, row.path, row.key) for row in _STORE_ALL.run(conn, rows)} if rows else set()
+    kept = []
+    for one in given:
+        kept.append(one.place in first)
+        first.discard(one.place)
+    return kept
 
 
 def expire(conn: Connection, older_than_s: float = 7 * 86400.0) -> int:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from shunter_schemas.states import Health, Reason, State
 from sqlalchemy import Connection, bindparam, select
-from sqlalchemy import insert as insert_into
 
 from shunter_store import events, outbox
 from shunter_store import labels as job_labels
+from shunter_store.bulk import BulkInsert
 from shunter_store.rows import columns_of
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import job_due, jobs
@@ -54,31 +54,75 @@ class JobRow:
     resumes_from_step: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that shall be accepted."""
+
+    id: str
+    project: str
+    created_by: str
+    name: str
+    labels: Mapping[str, str]
+    priority: int
+    """1 high, 2 normal, 3 low."""
+    spec: Mapping[str, Any]
+    spec_text: str
+    """The document as the user wrote it."""
+
+
 COLUMNS: Final = columns_of(JobRow, jobs)
 URGENCIES: Final[Mapping[str, int]] = {"high": 1, "normal": 2, "low": 3}
 """Priorities of documents as numbers: the lower one goes first."""
 
-_INSERT_JOB = (
-    insert_into(jobs)
-    .values(
-        state=State.QUEUED,
-        health=Health.OK,
-        generation=1,
-        revision=1,
-        event_seq=1,
-        log_lines=0,
-        facts={},
-        user_restarts=0,
-        node_recoveries=0,
-        created_at=db_now(),
-        updated_at=db_now(),
-    )
-    .returning(*COLUMNS)
-)
-_INSERT_DUE = insert_into(job_due).values(next_at=db_now(), wake=1, seen_wake=0, fence=0)
+_INITIAL: Final[Mapping[str, Any]] = {
+    "state": State.QUEUED,
+    "health": Health.OK,
+    "generation": 1,
+    "revision": 1,
+    "event_seq": 1,
+    "facts": {},
+    "user_restarts": 0,
+    "node_recoveries": 0,
+}
+_GIVEN: Final = tuple(field.name for field in fields(NewJob))
+_NOT_YET: Final[dict[str, Any]] = {
+    field.name: None for field in fields(JobRow) if field.name not in (*_GIVEN, *_INITIAL, "created_at", "updated_at")
+}
+_INSERT_JOBS = BulkInsert(jobs, (*_GIVEN, "created_at", "updated_at"), **_INITIAL, log_lines=0, checkpoint_wish=0)
+_INSERT_DUE = BulkInsert(job_due, ("job_id", "urgency", "next_at"), wake=1, seen_wake=0, fence=0)
+_NOW = select(db_now())
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job"))
 _GET_LOCKED = _GET.with_for_update(key_share=True)
 _TEXT = select(jobs.c.spec_text).where(jobs.c.id == bindparam("job"))
+
+
+def now(conn: Connection) -> float:
+    """The database's clock."""
+    return conn.execute(_NOW).scalar_one()
+
+
+def as_accepted(new: NewJob, at: float) -> JobRow:
+    """The job as `insert_all` writes it."""
+    moment = datetime.fromtimestamp(at, UTC)
+    given = _given(new)
+    del given["spec_text"]
+    return JobRow(**given, **_INITIAL, **_NOT_YET, created_at=moment, updated_at=moment)
+
+
+def insert_all(conn: Connection, new: Sequence[NewJob], at: float) -> None:
+    """Accept jobs: their rows, their due rows (due now), the event `job.created` and a hint for each.
+
+    Args:
+        at: what `now` said in this transaction.
+    """
+    if not new:
+        return
+    _INSERT_JOBS.run(conn, [_given(job) | {"created_at": at, "updated_at": at} for job in new])
+    job_labels.add_all(conn, new, at)
+    _INSERT_DUE.run(conn, [{"job_id": job.id, "urgency": job.priority, "next_at": at} for job in new])
+    told = {job.id: {"name": job.name, "created_by": job.created_by} for job in new}
+    events.write_first(conn, "job.created", told, at)
+    outbox.put_many(conn, len(new), at)
 
 
 def insert(  # noqa: PLR0913 - the columns of a job, by keyword
@@ -93,29 +137,11 @@ def insert(  # noqa: PLR0913 - the columns of a job, by keyword
     labels: Mapping[str, str],
     priority: int,
 ) -> JobRow:
-    """Accept a job: its row, its due row (due now), the event `job.created` and a hint, all in this transaction.
-
-    Args:
-        spec_text: the document as the user wrote it.
-        priority: 1 high, 2 normal, 3 low.
-    """
-    values = {
-        "id": job_id,
-        "project": project,
-        "created_by": created_by,
-        "spec": spec,
-        "spec_text": spec_text,
-        "name": name,
-        "labels": labels,
-        "priority": priority,
-    }
-    job = JobRow(*conn.execute(_INSERT_JOB, values).one())
-    if labels:
-        job_labels.add(conn, job)
-    conn.execute(_INSERT_DUE, {"job_id": job_id, "urgency": priority})
-    events.write_numbered(conn, job_id, 1, [("job.created", {"name": name, "created_by": created_by})])
-    outbox.put(conn)
-    return job
+    """Accept one job (see `insert_all`)."""
+    new = NewJob(job_id, project, created_by, name, labels, priority, spec, spec_text)
+    at = now(conn)
+    insert_all(conn, [new], at)
+    return as_accepted(new, at)
 
 
 def get(conn: Connection, job_id: str) -> JobRow | None:
@@ -133,3 +159,7 @@ def get_locked(conn: Connection, job_id: str) -> JobRow | None:
     """The job, its row locked until the transaction ends. Lock order everywhere: nodes, job_due, jobs."""
     row = conn.execute(_GET_LOCKED, {"job": job_id}).one_or_none()
     return None if row is None else JobRow(*row)
+
+
+def _given(new: NewJob) -> dict[str, Any]:
+    return {name: getattr(new, name) for name in _GIVEN}

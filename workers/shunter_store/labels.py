@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, delete, insert
 
+from shunter_store.bulk import BulkInsert
 from shunter_store.tables import job_labels
 
 if TYPE_CHECKING:
-    from shunter_store.jobs import JobRow
+    from shunter_store.jobs import JobRow, NewJob
 
 _INSERT = insert(job_labels)
+_INSERT_ALL = BulkInsert(job_labels, ("job_id", "project", "key", "value", "created_at"))
 _DELETE = delete(job_labels).where(job_labels.c.job_id == bindparam("job"))
 
 
@@ -21,6 +24,17 @@ def add(conn: Connection, job: JobRow) -> None:
     rows = [{**of_job, "key": key, "value": value} for key, value in job.labels.items()]
     if rows:
         conn.execute(_INSERT, rows)
+
+
+def add_all(conn: Connection, new: Iterable[NewJob], at: float) -> None:
+    """Write the labels of jobs that are accepted at this moment."""
+    rows = [
+        {"job_id": job.id, "project": job.project, "key": key, "value": value, "created_at": at}
+        for job in new
+        for key, value in job.labels.items()
+    ]
+    if rows:
+        _INSERT_ALL.run(conn, rows)
 
 
 def replace(conn: Connection, job: JobRow) -> None:

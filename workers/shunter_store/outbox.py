@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy import delete as delete_from
 
+from shunter_store.bulk import BulkInsert
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import outbox
@@ -28,6 +29,7 @@ class OutboxRow:
 
 
 _PUT = insert(outbox).values(topic=bindparam("topic"), created_at=db_now())
+_PUT_MANY = BulkInsert(outbox, ("created_at",), topic=DUE)
 _TAKE = select(*columns_of(OutboxRow, outbox)).order_by(outbox.c.id).limit(bindparam("limit"))
 _DELETE = delete_from(outbox).where(outbox.c.id.in_(bindparam("ids", expanding=True)))
 
@@ -35,6 +37,11 @@ _DELETE = delete_from(outbox).where(outbox.c.id.in_(bindparam("ids", expanding=T
 def put(conn: Connection, topic: str = DUE) -> None:
     """Leave a hint."""
     conn.execute(_PUT, {"topic": topic})
+
+
+def put_many(conn: Connection, number: int, at: float) -> None:
+    """Leave so many hints that some job is due."""
+    _PUT_MANY.run(conn, [{"created_at": at}] * number)
 
 
 def take(conn: Connection, limit: int) -> list[OutboxRow]:
