@@ -11,12 +11,10 @@ import torch
 from safetensors.torch import load_file
 from shunter_trainer.checkpoint.load import read_into
 from shunter_trainer.checkpoint.manifest import read_manifest, verify
-from shunter_trainer.models.build import transformer_shape
-from shunter_trainer.models.transformer import Transformer
 from shunter_trainer.optim.schedules import schedule_factor
 from shunter_trainer.places import Places
 from support.ranks import Ranks
-from support.trainings import bare_losses, document, parsed
+from support.trainings import bare_losses, document, parsed, whole_model
 
 pytestmark = pytest.mark.trainer
 
@@ -161,9 +159,9 @@ def test_a_checkpoint_is_whole_and_says_what_it_is(pair: Ranks) -> None:
 
 def test_the_exported_model_loads_back_and_is_the_trained_one(pair: Ranks, places: Places) -> None:
     config = json.loads((pair.output / "config.json").read_text())
-    model = Transformer(transformer_shape(parsed().model))
+    model = whole_model(parsed())
     model.load_state_dict(load_file(pair.output / "model.safetensors"))
-    trained = Transformer(transformer_shape(parsed().model))
+    trained = whole_model(parsed())
     trained.load_state_dict(checkpointed_weights(pair.checkpoints / "step-00000008", trained))
     ids = torch.randint(256, (2, 32))
 

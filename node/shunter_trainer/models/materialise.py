@@ -61,7 +61,7 @@ def _parameters_to(device: torch.device, module: nn.Module, made: dict[nn.Parame
 
 
 def _empty(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
-    empty = nn.Parameter(torch.empty_like(parameter, device=device), requires_grad=parameter.requires_grad)
+    empty = nn.Parameter(_memory(parameter, device), requires_grad=parameter.requires_grad)
     vars(empty).update(vars(parameter))
     return empty
 
@@ -71,9 +71,10 @@ def _buffers_to(device: torch.device, module: nn.Module) -> list[str]:
     for own, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
         if buffer.is_meta:
             unfilled.append(own)
-        module._buffers[own] = _moved(buffer, device)
+        module._buffers[own] = _memory(buffer, device) if buffer.is_meta else buffer.to(device)
     return unfilled
 
 
-def _moved(buffer: Tensor, device: torch.device) -> Tensor:
-    return torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device)
+def _memory(form: Tensor, device: torch.device) -> Tensor:
+    # Not empty_like, which loads sympy (0.4 s) for a tensor on the meta device.
+    return torch.empty_strided(form.size(), form.stride(), dtype=form.dtype, device=device)

@@ -121,12 +121,12 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
+        # Without nn.Embedding's own first values, whose meta kernel alone would load sympy (0.4 s).
+        self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden, _weight=torch.empty(shape.vocab, shape.hidden))
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.hidden, eps=shape.norm_eps)
-        cos_TE, sin_TE = rotary_table(shape.context, shape.head_width, shape.rope_theta)
-        self.register_buffer("cos_TE", cos_TE, persistent=False)
-        self.register_buffer("sin_TE", sin_TE, persistent=False)
+        self.register_buffer("cos_TE", torch.empty(shape.context, shape.head_width), persistent=False)
+        self.register_buffer("sin_TE", torch.empty(shape.context, shape.head_width), persistent=False)
 
     def forward(self, input_ids_BT: Tensor) -> Tensor:
         """Token ids to the last hidden states."""
@@ -140,7 +140,7 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The language model, for `first_values` to fill.
+    """The language model, without values: build it on the meta device and have it filled by `first_values`.
 
     `labels` align with `input_ids`: they are shifted here, as in Hugging Face's models.
     """
