@@ -37,7 +37,7 @@ from shunter_trainer.seeds import step_seeder
 from shunter_trainer.strategies import strategy_for
 from shunter_trainer.strategies.base import Parts, Strategy
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def run_rank() -> int:
@@ -69,7 +69,9 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     if task.workload.compile is not True:
         deferred_dynamo.defer()
     data = build_data(task.workload, places)
-    built = build_model(task.workload)
+    built = build_model(task.workload, places)
+    for note in built.notes:
+        reports.say(note)
     strategy, objective = _prepared(task, built, gang)
     course, geometry = _course(task.workload, data, gang)
     start = _resumed(task, strategy, places, gang, reports)
@@ -94,15 +96,15 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     crew.stream.close()
     with watchdog.slow_phase("export"):
         if complete:
-            export(strategy, built.config, places.output, gang)
+            export(strategy, built.release, places.output, gang, weights=task.workload.export.weights)
         leave(gang)
     return complete
 
 
 def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective]:
     workload = task.workload
-    objective = Objective(workload.loss, built.accepts, own_labels=workload.model.kind == "transformer")
-    strategy = strategy_for(task.strategy)
+    objective = Objective(workload.loss, built.accepts, own_labels=built.own_labels, classifies=built.classifies)
+    strategy, geometry = strategy_for(task.strategy), cut(workload, gang.world_size)
     strategy.prepare(
         Parts(
             module=built.module,
@@ -113,6 +115,8 @@ def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective
             reduce_dtype=_DTYPES[workload.dtypes.reduce],
             gang=gang,
             fill=built.fill,
+            micro_size=geometry.micro_size,
+            accumulation=geometry.accumulation,
         )
     )
     return strategy, objective

@@ -12,6 +12,7 @@ from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
 from shunter_trainer.failures import UserFault
+from shunter_trainer.models.compiling import compile_blocks
 from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.recompute import recompute_blocks
 from shunter_trainer.models.transformer import Shape, Transformer, first_values, llama_config
@@ -51,11 +52,11 @@ def build_model(workload: TrainingWorkload) -> Built:
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise UserFault("/workload/model", "the model has no parameter that could be trained")
     module.to(dtype=_PARAMETER_TYPES[workload.dtypes.parameters])
-    if workload.activation_checkpointing == "full":
-        recompute_blocks(module)
     accepts = _accepted(module)
+    if workload.activation_checkpointing in ("full", "selective"):
+        recompute_blocks(module, workload.activation_checkpointing)
     if workload.compile is True:
-        module.compile()
+        compile_blocks(module)
     return Built(module, fill, accepts, config)
 
 
@@ -111,10 +112,8 @@ def _refuse_what_is_not_there_yet(workload: TrainingWorkload) -> None:
         raise UserFault("/workload/adapter", "adapters are not available yet; leave it out to train all weights")
     if workload.export.weights != "full":
         raise UserFault("/workload/export/weights", 'only "full" is available yet')
-    if workload.activation_checkpointing == "selective":
-        raise UserFault("/workload/activation_checkpointing", '"selective" is not available yet; use "full"')
-    if "fp16" in (workload.dtypes.parameters, workload.dtypes.compute, workload.dtypes.reduce):
-        raise UserFault("/workload/precision", 'fp16 (with loss scaling) is not available yet; use "bf16"')
+    if workload.dtypes.compute == "fp8":
+        raise UserFault("/workload/precision", 'fp8 is not available yet; use "bf16"')
 
 
 _BUILDERS: dict[str, Callable[[TrainingWorkload], _Parts]] = {

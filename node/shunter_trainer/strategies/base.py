@@ -53,6 +53,10 @@ class Parts:
     gang: Gang
     fill: Filler = keep_values
     """Gives what lies on the meta device its first values."""
+    micro_size: int = 1
+    """Samples of one forward pass on one rank."""
+    accumulation: int = 1
+    """Forward passes of one rank in one step."""
 
 
 class Strategy(ABC):
@@ -77,7 +81,7 @@ class Strategy(ABC):
         """Small numbers of its own that a checkpoint has to keep besides `state`; the same on every rank."""
         return {}
 
-    def recall(self, memory: Mapping[str, float]) -> None:
+    def recall(self, memory: Mapping[str, float]) -> None:  # noqa: B027  # most have nothing to remember
         """Take over what `memory` gave, perhaps that of another strategy: names that are not known are left alone."""
 
     def communication_s(self) -> float | None:
@@ -227,7 +231,7 @@ class TorchStrategy(Strategy):
             if factor is not None:
                 for group, peak_lr in zip(self.optimizer.param_groups, self._peak_lrs, strict=True):
                     group["lr"] = peak_lr * factor
-            self.optimizer.step()
+            self._update()
         if self._scale is not None and norm is not None:
             self._scale.update(norm)
         for parameter in self._parameters:
@@ -259,6 +263,9 @@ class TorchStrategy(Strategy):
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         for name, value in self.module.state_dict().items():
             yield name, value.detach().cpu()
+
+    def _update(self) -> None:
+        self.optimizer.step()
 
     def _precision(self) -> AbstractContextManager[Any]:
         return self._autocast() if self._autocast is not None else _NOTHING
