@@ -1,47 +1,115 @@
-"""What a finished training leaves behind: `model.safetensors` and `config.json` in the output folder.
+"""What a finished training leaves behind in the output folder: weights as safetensors, and `config.json`.
 
-A `transformer` has the names and the configuration of Hugging Face's `LlamaForCausalLM`, so `from_pretrained` reads it;
-a `python` model keeps its own names, and the configuration says how it was built.
+A `transformer` has the names and the configuration of Hugging Face's `LlamaForCausalLM`, a `huggingface` model those of
+its own class, so `from_pretrained` reads both; tokenizer files that came with the weights go along. A `python` model
+keeps its own names, and the configuration says how it was built. What was trained with an adapter is exported as
+
+- `adapter`: `adapter_model.safetensors` and `adapter_config.json`, for `PeftModel.from_pretrained` on the same base;
+- `merged`: a model without adapters, W + scale · B A in place of W;
+- `full`: the merged model, and the adapter in the folder `adapter`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
+import torch
 from torch import Tensor
 
 from shunter_trainer.gang import Gang
+from shunter_trainer.models.lora import LoraForm, Merger, adapter_weights
+from shunter_trainer.models.release import Release
+from shunter_trainer.shards import ShardWriter
 from shunter_trainer.strategies.base import Strategy
 
-WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
+SHARD_BYTES = 5 * 10**9
+"""The largest weight file; a model above it is split."""
 
 
-def export(strategy: Strategy, config: Mapping[str, Any], folder: Path, gang: Gang) -> None:
-    """Write both files on rank 0. Every rank must call it, since weights may have to be gathered."""
-    weights: dict[str, Tensor] = {}
-    for name, value in strategy.weights():
-        if gang.is_main:
-            weights[name] = value.contiguous()
-    if not gang.is_main:
-        return
-    from safetensors.torch import save_file
+def export(
+    strategy: Strategy,
+    release: Release,
+    folder: Path,
+    gang: Gang,
+    *,
+    weights: str = "full",
+    shard_bytes: int = SHARD_BYTES,
+) -> None:
+    """Write all files on rank 0. Every rank must call it, since weights are gathered one by one.
 
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{WEIGHTS}.part"
-    save_file(_untied(weights), temporary, metadata={"format": "pt"})
-    os.replace(temporary, folder / WEIGHTS)
-    dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
-    (folder / CONFIG).write_text(json.dumps({**config, "torch_dtype": dtype}, indent=2) + "\n", encoding="utf-8")
+    `weights`: what of it, as in `workload.export.weights`.
+    """
+    lora = release.lora
+    whole = _Whole(release, folder, shard_bytes) if lora is None or weights != "adapter" else None
+    into = folder if weights == "adapter" else folder / "adapter"
+    adapter = _Adapter(lora, into, shard_bytes) if lora is not None and weights != "merged" else None
+    for named in strategy.weights():
+        if gang.is_main and named[0] not in release.left_out:
+            for writer in (whole, adapter):
+                if writer is not None:
+                    writer.add(named)
+    if gang.is_main:
+        for writer in (whole, adapter):
+            if writer is not None:
+                writer.close()
 
 
-def _untied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One name for each memory: the file format has no shared tensors, and readers tie them again."""
-    kept: dict[tuple[int, int], str] = {}
-    for name, value in weights.items():
-        kept.setdefault((value.data_ptr(), value.numel()) if value.numel() else (id(value), 0), name)
-    return {name: weights[name] for name in kept.values()}
+class _Whole:
+    """The model as others load it."""
+
+    def __init__(self, release: Release, folder: Path, shard_bytes: int) -> None:
+        self._release = release
+        self._folder = folder
+        self._merge = Merger(release.lora) if release.lora else None
+        self._shards = ShardWriter(folder, "model", shard_bytes)
+        self._dtype: torch.dtype | None = None
+
+    def add(self, named: tuple[str, Tensor]) -> None:
+        for name, value in self._stored(named):
+            self._shards.add(name, value)
+
+    def _stored(self, named: tuple[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        plain: Iterable[tuple[str, Tensor]] = self._merge(named) if self._merge else (named,)
+        for name, value in plain:
+            for stored, part in self._release.convert((name, value)):
+                yield stored, self._cast(part)
+
+    def _cast(self, value: Tensor) -> Tensor:
+        if not value.is_floating_point():
+            return value
+        self._dtype = self._dtype or self._release.dtype or value.dtype
+        return value if self._release.dtype is None else value.to(self._release.dtype)
+
+    def close(self) -> None:
+        self._shards.close()
+        told = {self._release.dtype_key: str(self._dtype or torch.float32).removeprefix("torch.")}
+        _write_json(self._folder / CONFIG, {**self._release.config, **told})
+        for file in self._release.companions:
+            if file.name != CONFIG:
+                shutil.copyfile(file, self._folder / file.name)
+
+
+class _Adapter:
+    """The adapter alone, as `peft` loads it."""
+
+    def __init__(self, lora: LoraForm, folder: Path, shard_bytes: int) -> None:
+        self._lora = lora
+        self._folder = folder
+        self._shards = ShardWriter(folder, "adapter_model", max(shard_bytes, SHARD_BYTES))
+
+    def add(self, named: tuple[str, Tensor]) -> None:
+        for name, value in adapter_weights((named,), self._lora):
+            self._shards.add(name, value)
+
+    def close(self) -> None:
+        self._shards.close()
+        _write_json(self._folder / ADAPTER_CONFIG, dict(self._lora.config))
+
+
+def _write_json(path: Path, content: dict[str, object]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -102,6 +102,12 @@ class Export(Part):
     format: Literal["safetensors"] = Field(
         default="safetensors", description="The file format.", examples=["safetensors"]
     )
+    dtype: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        default="auto",
+        description="The type of exported weights. `auto`: that of the pretrained weights; without any, that of the "
+        "parameters. Adapters keep the type in which they were trained.",
+        examples=["auto", "bf16"],
+    )
 
 
 class TrainingWorkload(Part):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,52 +11,39 @@ from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
 from shunter_trainer.failures import UserFault
+from shunter_trainer.models.built import Built
 from shunter_trainer.models.compiling import compile_blocks
 from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.recompute import recompute_blocks
+from shunter_trainer.models.release import Release, repeated_names
 from shunter_trainer.models.transformer import Shape, Transformer, first_values, llama_config
+from shunter_trainer.places import Places
 from shunter_trainer.seeds import seed_everything
 from shunter_trainer.targets import call_target
 
-_Parts = tuple[nn.Module, Filler, Mapping[str, Any]]
+__all__ = ["Built", "build_model", "transformer_shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A model as it comes out of its builder: on the meta device, or on the CPU with its values."""
-
-    module: nn.Module
-    fill: Filler
-    """Gives what lies on the meta device its first values; strategies call it (`models/materialise.py`)."""
-    accepts: frozenset[str] | None
-    """Names that `forward` takes out of a batch. None: all."""
-    config: Mapping[str, Any]
-    """What `config.json` of the export says."""
-
-
-def build_model(workload: TrainingWorkload) -> Built:
+def build_model(workload: TrainingWorkload, places: Places | None = None) -> Built:
     """Build the model from the document and the seed, the same on every rank; `materialise` gives it memory.
+
+    Every rank calls it: with an adapter, the ranks share the reading of the base. Without `places`, paths of the
+    document are relative to the working directory.
 
     Raises: UserFault naming the field of the document that cannot be followed.
     """
-    _refuse_what_is_not_there_yet(workload)
+    if workload.dtypes.compute == "fp8":
+        raise UserFault("/workload/precision", 'fp8 is not available yet; use "bf16"')
     seed_everything(workload.seed)
-    builder = _BUILDERS.get(workload.model.kind)
-    if builder is None:
-        raise UserFault(
-            "/workload/model/kind",
-            f"{workload.model.kind!r} is not available yet (available: {', '.join(_BUILDERS)})",
-        )
-    module, fill, config = builder(workload)
+    built = _BUILDERS[workload.model.kind](workload, places or Places.from_environment({"SHUNTER_DOCUMENT": "-"}))
+    module = built.module
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise UserFault("/workload/model", "the model has no parameter that could be trained")
-    module.to(dtype=_PARAMETER_TYPES[workload.dtypes.parameters])
-    accepts = _accepted(module)
     if workload.activation_checkpointing in ("full", "selective"):
         recompute_blocks(module, workload.activation_checkpointing)
     if workload.compile is True:
         compile_blocks(module)
-    return Built(module, fill, accepts, config)
+    return built
 
 
 def transformer_shape(model: Any) -> Shape:
@@ -82,14 +68,15 @@ def transformer_shape(model: Any) -> Shape:
     return shape
 
 
-def _transformer(workload: TrainingWorkload) -> _Parts:
+def _transformer(workload: TrainingWorkload, places: Places) -> Built:
     shape = transformer_shape(workload.model)
     with torch.device("meta"):
         module = Transformer(shape)
-    return module, first_values(shape, workload.seed), llama_config(shape)
+    release = Release(llama_config(shape), _export_type(workload), left_out=repeated_names(module))
+    return _built(module, first_values(shape, workload.seed), release, workload, own_labels=True)
 
 
-def _python(workload: TrainingWorkload) -> _Parts:
+def _python(workload: TrainingWorkload, places: Places) -> Built:
     model: Any = workload.model
     module = call_target(model.target, model.arguments, "/workload/model")
     if not isinstance(module, nn.Module):
@@ -97,7 +84,28 @@ def _python(workload: TrainingWorkload) -> _Parts:
             "/workload/model/target",
             f"{model.target} returned a {type(module).__name__}; it must return a torch.nn.Module",
         )
-    return module, keep_values, {"model": model.model_dump(mode="json")}
+    told = {"model": model.model_dump(mode="json")}
+    release = Release(told, _export_type(workload), left_out=repeated_names(module))
+    return _built(module, keep_values, release, workload, own_labels=False)
+
+
+def _huggingface(workload: TrainingWorkload, places: Places) -> Built:
+    # A heavy import, needed only here.
+    from shunter_trainer.models.huggingface.assembling import assemble
+
+    return assemble(workload, places, _TYPES)
+
+
+def _built(module: nn.Module, fill: Filler, release: Release, workload: TrainingWorkload, *, own_labels: bool) -> Built:
+    if workload.adapter is not None:
+        raise UserFault("/workload/adapter", "adapters are for `huggingface` models; leave it out")
+    accepts = _accepted(module)
+    module.to(dtype=_TYPES[workload.dtypes.parameters])
+    return Built(module, fill, accepts, release, own_labels)
+
+
+def _export_type(workload: TrainingWorkload) -> torch.dtype | None:
+    return None if workload.export.dtype == "auto" else _TYPES[workload.export.dtype]
 
 
 def _accepted(module: nn.Module) -> frozenset[str] | None:
@@ -107,17 +115,9 @@ def _accepted(module: nn.Module) -> frozenset[str] | None:
     return frozenset(parameter.name for parameter in parameters)
 
 
-def _refuse_what_is_not_there_yet(workload: TrainingWorkload) -> None:
-    if workload.adapter is not None:
-        raise UserFault("/workload/adapter", "adapters are not available yet; leave it out to train all weights")
-    if workload.export.weights != "full":
-        raise UserFault("/workload/export/weights", 'only "full" is available yet')
-    if workload.dtypes.compute == "fp8":
-        raise UserFault("/workload/precision", 'fp8 is not available yet; use "bf16"')
-
-
-_BUILDERS: dict[str, Callable[[TrainingWorkload], _Parts]] = {
+_BUILDERS: dict[str, Callable[[TrainingWorkload, Places], Built]] = {
     "transformer": _transformer,
     "python": _python,
+    "huggingface": _huggingface,
 }
-_PARAMETER_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -22,11 +22,18 @@ _LABELS = ("labels", "label", "targets", "target", "y")
 class Objective:
     """The loss of the document, for one model."""
 
-    def __init__(self, loss: Loss | None, accepts: frozenset[str] | None, own_labels: bool) -> None:
-        """`own_labels`: the model computes its loss itself when it is given `labels` (our transformer)."""
+    def __init__(
+        self, loss: Loss | None, accepts: frozenset[str] | None, own_labels: bool, classifies: bool = False
+    ) -> None:
+        """`own_labels`: the model computes its loss itself when it is given `labels` (ours, those of `transformers`).
+
+        `classifies`: this loss of its own is that of a classifier.
+        """
         self._compute = _own_loss if loss is None else _COMPUTERS[loss.kind](loss)
         self._accepts = accepts - {"labels"} if accepts and own_labels and loss is not None else accepts
-        self.classifies = loss is not None and loss.kind == "cross_entropy"
+        self._gives_labels = loss is None and own_labels
+        self.classifies = classifies if loss is None else loss.kind == "cross_entropy"
+        """Whether there is one label a sample, and logits of as many classes."""
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar."""
@@ -36,7 +43,10 @@ class Objective:
         """What the model says to a batch; it is given what its `forward` takes."""
         if self._accepts is None:
             return model(**batch)
-        return model(**{name: value for name, value in batch.items() if name in self._accepts})
+        given = {name: value for name, value in batch.items() if name in self._accepts}
+        if self._gives_labels and "labels" not in given:
+            given["labels"] = labels(batch)
+        return model(**given)
 
     def loss(self, outputs: Any, batch: Batch) -> Tensor:
         """Raises: UserFault when this is no single number."""
