@@ -18,6 +18,7 @@ from shunter_service.controllers.events import EventsController
 from shunter_service.controllers.job_wishes import JobWishesController
 from shunter_service.controllers.jobs import JobsController
 from shunter_service.controllers.logs import LogsController
+from shunter_service.controllers.manual import ManualController
 from shunter_service.controllers.metrics import MetricsController
 from shunter_service.controllers.node import NodeController
 from shunter_service.controllers.objects import ObjectsController
@@ -30,6 +31,7 @@ from shunter_service.requests import finish_head
 CONTROLLERS = [
     StatusController,
     DescriptionController,
+    ManualController,
     JobsController,
     JobWishesController,
     EventsController,

@@ -59,6 +59,8 @@ _BODIES: Final[Mapping[str, dict[str, Any]]] = {
 _CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
     "ListEvents": {"text/event-stream": _TEXT},
     "GetLogs": {"text/event-stream": _TEXT, "text/plain": _TEXT},
+    "GetProblemKind": {"text/html": _TEXT},
+    "GetReasonKind": {"text/html": _TEXT},
 }
 """Further content types of a successful answer."""
 _ONLY_CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -87,7 +89,7 @@ _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "GetHealth": (422,),
     "GetReadiness": (422,),
     "GetJobSchema": (422,),
-    "GetProblemKind": (404, 422),
+    **dict.fromkeys(("GetProblemKind", "GetReasonKind"), (404, 422)),
 }
 _WHY: Final[Mapping[int, str]] = {
     400: "The body cannot be read.",
@@ -291,7 +293,7 @@ def _parameter(parameter: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str
     return kept
 
 
-_PUBLIC: Final = frozenset({"GetHealth", "GetReadiness", "GetJobSchema", "GetProblemKind"})
+_PUBLIC: Final = frozenset({"GetHealth", "GetReadiness", "GetJobSchema", "GetProblemKind", "GetReasonKind"})
 
 
 if __name__ == "__main__":

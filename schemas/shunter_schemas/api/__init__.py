@@ -2,7 +2,7 @@
 
 from shunter_schemas.api.base import Answer, Timestamp, rfc3339
 from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
-from shunter_schemas.api.identity import Me, ProblemKind
+from shunter_schemas.api.identity import Me, ProblemKind, ReasonKind
 from shunter_schemas.api.jobs import (
     Attempt,
     Cost,
@@ -18,7 +18,19 @@ from shunter_schemas.api.jobs import (
 )
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, RetryRequest
 from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
-from shunter_schemas.api.streams import Event, EventPage, LogLine, LogPage, MetricMark, MetricsAnswer, MetricSeries
+from shunter_schemas.api.streams import (
+    Event,
+    EventPage,
+    JobChange,
+    LogLine,
+    LogPage,
+    MetricMark,
+    MetricsAnswer,
+    MetricSeries,
+    MetricsUpdate,
+    StreamMessage,
+    StreamPage,
+)
 
 __all__ = [
     "Answer",
@@ -35,6 +47,7 @@ __all__ = [
     "Event",
     "EventPage",
     "Job",
+    "JobChange",
     "JobCounts",
     "JobNode",
     "JobPage",
@@ -47,6 +60,7 @@ __all__ = [
     "MetricMark",
     "MetricSeries",
     "MetricsAnswer",
+    "MetricsUpdate",
     "Problem",
     "ProblemError",
     "ProblemKind",
@@ -54,7 +68,10 @@ __all__ = [
     "ProviderInfo",
     "ProviderPage",
     "Readiness",
+    "ReasonKind",
     "RetryRequest",
+    "StreamMessage",
+    "StreamPage",
     "Timestamp",
     "Transition",
     "Tried",

@@ -22,3 +22,20 @@ class ProblemKind(Answer):
     type: str = Field(description="The `type` of such problems.", examples=["/v1/problems/invalid_document"])
     status: int = Field(description="Their HTTP status.", examples=[422])
     title: str = Field(description="Their title.", examples=["The job document is not valid"])
+    meaning: str | None = Field(
+        default=None,
+        description="When there are such problems.",
+        examples=["The document is JSON and no job document."],
+    )
+    way_out: str | None = Field(
+        default=None, description="What to do then.", examples=["`errors` names every fault with a pointer."]
+    )
+
+
+class ReasonKind(Answer):
+    """What a job's `reason` means."""
+
+    reason: str = Field(description="The `reason` of such jobs.", examples=["out_of_memory"])
+    ends: str = Field(description="How such jobs end.", examples=["failed"])
+    meaning: str = Field(description="Why they ended.", examples=["a rank ran out of memory"])
+    way_out: str = Field(default="", description="What to do then.", examples=["use a smaller `batch.micro_size`"])

@@ -69,7 +69,10 @@ class ProblemError(Answer):
 class Problem(Answer):
     """An error as RFC 9457 has it (`application/problem+json`)."""
 
-    type: str = Field(description="A page about this kind of problem; stable.", examples=["/problems/invalid_document"])
+    type: str = Field(
+        description="A page of the service about this kind of problem; stable.",
+        examples=["/v1/problems/invalid_document"],
+    )
     title: str = Field(description="The kind of problem; stable.", examples=["The job document is not valid"])
     status: int = Field(description="The HTTP status.", examples=[422])
     detail: str | None = Field(default=None, description="This case, in words.", examples=["1 fault was found"])

@@ -1,4 +1,4 @@
-"""The service about itself: liveness, readiness, who I am, providers, the document's schema, kinds of problems."""
+"""The service about itself: liveness, readiness, who I am, providers, the document's schema."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import cast
 
 from litestar import Controller, Response, get
 from litestar.di import NamedDependency
-from litestar.params import FromPath
-from shunter_schemas.api import Check, Me, ProblemKind, ProviderPage, Readiness
+from shunter_schemas.api import Check, Me, ProviderPage, Readiness
 from shunter_store import migrate, providers
 from sqlalchemy import Connection
 
@@ -17,7 +16,6 @@ from shunter_service import queries
 from shunter_service.access import AnyRequest
 from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.problems import PROBLEMS, TYPE_PREFIX, not_found
 from shunter_service.views import provider_view
 
 _HINT_WAITS_S = 5.0
@@ -70,14 +68,6 @@ class StatusController(Controller):
             headers={"Cache-Control": "public, max-age=300"},
         )
         return cast("Response[dict[str, object]]", answer)
-
-    @get("/v1/problems/{slug:str}", operation_id="GetProblemKind", opt={"public": True})
-    async def problem(self, slug: FromPath[str]) -> Response[ProblemKind]:
-        """What a problem's `type` means."""
-        kind = PROBLEMS.get(slug)
-        if kind is None:
-            raise not_found("kind of problem", slug[:60])
-        return shaped(ProblemKind(type=TYPE_PREFIX + slug, status=kind.status, title=kind.title))
 
 
 def _checks(conn: Connection) -> dict[str, Check]:
