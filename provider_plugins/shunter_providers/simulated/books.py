@@ -1,0 +1,134 @@
+"""The books of a simulated cloud: one SQLite file that several processes share. Whoever checks the bill reads here.
+
+A rollback journal, not WAL: processes with different SQLite versions may open it. Every method is one transaction and
+blocks for a moment at most.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shunter_providers.simulated.entries import Entry
+from shunter_providers.simulated.faults import Counts
+
+_COLUMNS = [column.name for column in fields(Entry)]
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS entries ({", ".join(_COLUMNS)}, PRIMARY KEY (handle));
+CREATE INDEX IF NOT EXISTS entries_by_deployment ON entries (deployment, account, gone_at);
+CREATE INDEX IF NOT EXISTS entries_by_end ON entries (gone_at);
+CREATE INDEX IF NOT EXISTS entries_by_token ON entries (token);
+CREATE TABLE IF NOT EXISTS calls (number INTEGER PRIMARY KEY, at, account, verb, subject, fault);
+CREATE TABLE IF NOT EXISTS rules (script, position, met, struck, PRIMARY KEY (script, position));
+"""
+_ROW = f"SELECT {', '.join(_COLUMNS)} FROM entries"  # noqa: S608  # our own column names
+
+
+class Call(NamedTuple):
+    """One call that the cloud received. `fault`: what was made of it; None: it went well."""
+
+    number: int
+    at: float
+    account: str
+    verb: str
+    subject: str
+    fault: str | None
+
+
+class Books:
+    """The file is opened anew for each transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def writing(self) -> Iterator[Page]:
+        """A transaction that waits for others and is all or nothing."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rules'").fetchone():
+                connection.executescript(_SCHEMA)
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield Page(connection)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+
+class Page:
+    """The books within one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def note_call(self, at: float, account: str, verb: str, subject: str) -> int:
+        """Write a call down; its number."""
+        values = (at, account, verb, subject)
+        cursor = self._run("INSERT INTO calls (at, account, verb, subject) VALUES (?, ?, ?, ?)", values)
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def note_fault(self, number: int, fault: str) -> None:
+        """Say what was made of a call."""
+        self._run("UPDATE calls SET fault = ? WHERE number = ?", (fault, number))
+
+    def calls(self) -> list[Call]:
+        """Every call so far, in order."""
+        return [Call(*row) for row in self._run("SELECT * FROM calls ORDER BY number", ())]
+
+    def counts(self, script: str, position: int) -> Counts:
+        """How often a rule of a script was met and has struck."""
+        row = self._run("SELECT met, struck FROM rules WHERE script = ? AND position = ?", (script, position))
+        return Counts(*(row.fetchone() or ()))
+
+    def count(self, script: str, position: int, counts: Counts) -> None:
+        """Keep a rule's counts."""
+        self._run("REPLACE INTO rules VALUES (?, ?, ?, ?)", (script, position, *counts))
+
+    def add(self, entry: Entry) -> None:
+        """Take in a new node or disk."""
+        marks = ", ".join("?" * len(_COLUMNS))
+        self._run(f"INSERT INTO entries ({', '.join(_COLUMNS)}) VALUES ({marks})", astuple(entry))  # noqa: S608
+
+    def change(self, handle: str, **values: Any) -> None:
+        """Set columns of an entry."""
+        settings = ", ".join(f"{name} = ?" for name in values)
+        self._run(f"UPDATE entries SET {settings} WHERE handle = ?", (*values.values(), handle))  # noqa: S608
+
+    def entry(self, handle: str) -> Entry | None:
+        """One entry, or None."""
+        return next(iter(self._entries("WHERE handle = ?", handle)), None)
+
+    def by_token(self, token: str) -> list[Entry]:
+        """Everything that was made under a token."""
+        return self._entries("WHERE token = ? ORDER BY created_at, handle", token)
+
+    def of_deployment(self, deployment: str, account: str, at: float) -> list[Entry]:
+        """What a deployment has in an account at a time."""
+        where = "WHERE deployment = ? AND account = ? AND gone_at > ? AND preempted_at > ? ORDER BY created_at, handle"
+        return self._entries(where, deployment, account, at, at)
+
+    def living(self, at: float) -> list[Entry]:
+        """Everything that exists at a time, of all accounts."""
+        return self._entries("WHERE gone_at > ? AND preempted_at > ?", at, at)
+
+    def unfinished(self) -> list[Entry]:
+        """Entries whose agents the hypervisor still has to start, to warn or to end."""
+        return self._entries("WHERE kind = 'node' AND launch <> '' AND NOT cleared")
+
+    def everything(self) -> list[Entry]:
+        """Every entry that was ever made."""
+        return self._entries("ORDER BY created_at, handle")
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        return [Entry(*row) for row in self._run(f"{_ROW} {where}", values)]
+
+    def _run(self, statement: str, values: Sequence[object]) -> sqlite3.Cursor:
+        return self._connection.execute(statement, values)

@@ -1,0 +1,79 @@
+"""One entry of the simulated cloud's books: a node or a left-over disk, what it shows, and what it has cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shunter_providers.contract import NodeCondition, NodeView
+
+NEVER = 4e9
+"""A time that does not come (2096), where SQL wants a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Times are seconds of the epoch."""
+
+    handle: str
+    token: str
+    deployment: str
+    account: str
+    kind: str
+    """`node`, or `disk`: a left-over that bills."""
+    instance_type: str
+    region: str
+    capacity: str
+    gpus: int
+    usd_per_hour: float
+    created_at: float
+    visible_at: float
+    boots_at: float
+    fails: bool
+    """Fails instead of running once it has booted."""
+    preempted_at: float
+    asked_at: float | None
+    """When its end was asked for first."""
+    stuck_until: float
+    gone_at: float
+    launch: str
+    """What the node runs once it has booted; empty: nothing."""
+    started: bool = False
+    warned: bool = False
+    cleared: bool = False
+    """Whether the hypervisor is done with it."""
+
+    @property
+    def ends_at(self) -> float:
+        """When it stops to exist, and to bill."""
+        return min(self.gone_at, self.preempted_at)
+
+    def exists(self, at: float) -> bool:
+        """Whether it is there, and bills."""
+        return at < self.ends_at
+
+    def condition(self, at: float) -> NodeCondition:
+        """What the cloud says of it."""
+        if not self.exists(at):
+            return NodeCondition.GONE
+        if self.kind == "disk":
+            return NodeCondition.STOPPED
+        if at < self.boots_at:
+            return NodeCondition.PENDING
+        return NodeCondition.FAILED if self.fails else NodeCondition.RUNNING
+
+    def view(self, at: float) -> NodeView:
+        """As a caller sees it."""
+        condition = self.condition(at)
+        preempted = condition is NodeCondition.GONE and self.preempted_at < self.gone_at
+        return NodeView(
+            handle=self.handle,
+            token=self.token,
+            condition=condition,
+            reason="preempted" if preempted else "left-over disk" if self.kind == "disk" else "",
+            addresses={"private": "127.0.0.1", "interface": "lo"},
+            billed_usd_per_hour=self.usd_per_hour,
+        )
+
+    def cost_usd(self, at: float) -> float:
+        """What it has cost up to a time: from its creation to its end, by the second."""
+        return max(0.0, min(at, self.ends_at) - self.created_at) / 3600.0 * self.usd_per_hour
