@@ -22,6 +22,7 @@ from shunter_trainer.seeds import named_generator
 ALL_LINEAR = "all-linear"
 _POINTER = "/workload/adapter"
 _BASE = ".base_layer."
+_PEFT_TASKS = {"causal_lm": "CAUSAL_LM", "sequence_classification": "SEQ_CLS"}
 _A, _B = ".lora_A.default.", ".lora_B.default."
 
 
@@ -38,7 +39,7 @@ class LoraForm:
     """Names of parameters beside the adapters that are trained: the head of a classifier."""
 
 
-def add_adapters(model: Any, adapter: LoraAdapter, head: frozenset[str]) -> LoraForm:
+def add_adapters(model: Any, adapter: LoraAdapter, head: frozenset[str], task: str) -> LoraForm:
     """Freeze the model but for `head`, and inject adapters into its linear layers. The model lies on the meta device.
 
     Raises: UserFault naming a target that is no linear layer.
@@ -48,7 +49,7 @@ def add_adapters(model: Any, adapter: LoraAdapter, head: frozenset[str]) -> Lora
     targets = _targets(adapter.targets, layers, model)
     config = peft.LoraConfig(
         r=adapter.rank,
-        lora_alpha=adapter.alpha,
+        lora_alpha=int(adapter.alpha) if adapter.alpha.is_integer() else adapter.alpha,
         lora_dropout=adapter.dropout or 0.0,
         target_modules=sorted(targets),
         fan_in_fan_out=any(_is_transposed(layer) for layer in layers.values()),
@@ -59,7 +60,7 @@ def add_adapters(model: Any, adapter: LoraAdapter, head: frozenset[str]) -> Lora
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in head or ".lora_" in name)
     return LoraForm(
-        config=_adapter_config(config, head),
+        config=_adapter_config(config, head, task),
         scale=adapter.alpha / adapter.rank,
         transposed=frozenset(name for name, layer in layers.items() if _is_transposed(layer)),
         head=head,
@@ -175,9 +176,9 @@ def _no_such_layer(target: str, last: set[str], model: nn.Module) -> str:
     return f"{target!r} {what}, and adapters go onto its linear layers{hint}"
 
 
-def _adapter_config(config: Any, head: frozenset[str]) -> Mapping[str, Any]:
+def _adapter_config(config: Any, head: frozenset[str], task: str) -> Mapping[str, Any]:
     written = config.to_dict()
-    written["inference_mode"] = True
+    written.update(inference_mode=True, task_type=_PEFT_TASKS.get(task))
     if head:
         written["modules_to_save"] = sorted({name.partition(".")[0] for name in head})
     plain: dict[str, Any] = {}

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from shunter_trainer.models.frozen import left_out
+
 MODEL = "model."
 BUFFER = "buffer."
 OPTIMIZER = "optimizer."
@@ -18,9 +20,14 @@ GROUPS = "optimizer_groups"
 
 
 def model_entries(module: nn.Module) -> dict[str, Any]:
-    """Parameters and persistent buffers; tied ones once for each of their names."""
+    """Parameters and persistent buffers; tied ones once for each of their names. No frozen ones below an adapter."""
     parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
-    return {(MODEL if name in parameters else BUFFER) + name: value for name, value in module.state_dict().items()}
+    absent = left_out(module)
+    return {
+        (MODEL if name in parameters else BUFFER) + name: value
+        for name, value in module.state_dict().items()
+        if name not in absent
+    }
 
 
 def unsaved_buffers(module: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.built import Built
+from shunter_trainer.models.frozen import leave_out_frozen
 from shunter_trainer.models.huggingface.building import HuggingFace, build, plain_config, stored_names
 from shunter_trainer.models.lora import LoraForm, add_adapters, filler_beside
 from shunter_trainer.models.release import Release, repeated_names
@@ -28,8 +29,9 @@ def assemble(workload: TrainingWorkload, places: Places, types: Mapping[str, tor
     convert, repeated = stored_names(made.module), repeated_names(made.module)
     lora, fill, base = None, made.fill, None
     if workload.adapter is not None:
-        lora = add_adapters(made.module, workload.adapter, made.head)
+        lora = add_adapters(made.module, workload.adapter, made.head, model.task)
         fill, base = filler_beside(fill, workload.seed), made.base_sha256()
+        leave_out_frozen(made.module)
     _cast(made.module, types[workload.dtypes.parameters], types[workload.dtypes.compute])
     return Built(
         module=made.module,
