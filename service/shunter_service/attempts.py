@@ -10,8 +10,7 @@ from shunter_schemas.states import FailureClass, Reason, State
 from shunter_store.events import TransitionRow
 from shunter_store.gang import End, EndRow
 from shunter_store.lifecycle import Trigger
-
-from shunter_service.job_reading import JobFacts
+from shunter_store.standings import Standing
 
 How = Literal["running", "done", "failed", "lost", "paused", "stopped"]
 
@@ -27,23 +26,23 @@ _BY_REASON: Final[dict[Reason, How]] = {
 """How a start ended by the reason that stopped the job; by any other one it was stopped."""
 
 
-def attempts(facts: JobFacts) -> Iterator[Attempt]:
+def attempts(standing: Standing) -> Iterator[Attempt]:
     """Oldest first."""
-    steps = {row.generation: row.step for row in facts.progress}
-    for place, move in enumerate(facts.moves):
+    steps = {row.generation: row.step for row in standing.progress}
+    for place, move in enumerate(standing.moves):
         if move.to_state is State.STARTING:
-            yield _attempt(facts, move, facts.moves[place + 1 :], steps.get(move.generation))
+            yield _attempt(standing, move, standing.moves[place + 1 :], steps.get(move.generation))
 
 
 def _attempt(
-    facts: JobFacts, began: TransitionRow, following: Sequence[TransitionRow], last_step: int | None
+    standing: Standing, began: TransitionRow, following: Sequence[TransitionRow], last_step: int | None
 ) -> Attempt:
     number = began.generation
     up = next((move for move in following if move.to_state is State.RUNNING), None)
     left = next((move for move in following if move.from_state in _RUNS and move.to_state not in _RUNS), None)
     after = following[following.index(left) + 1] if left is not None and left is not following[-1] else None
-    ends = [end for end in facts.ends if end.generation == number]
-    how, reason, message = _end(facts, left, after, ends)
+    ends = [end for end in standing.ends if end.generation == number]
+    how, reason, message = _end(standing, left, after, ends)
     return Attempt(
         generation=number,
         started_at=began.at,
@@ -52,13 +51,13 @@ def _attempt(
         how=how,
         reason=reason,
         message=message,
-        nodes=_nodes(facts, number, ends),
+        nodes=_nodes(standing, number, ends),
         last_step=last_step,
     )
 
 
 def _end(
-    facts: JobFacts, left: TransitionRow | None, after: TransitionRow | None, ends: Sequence[EndRow]
+    standing: Standing, left: TransitionRow | None, after: TransitionRow | None, ends: Sequence[EndRow]
 ) -> tuple[How, str | None, str | None]:
     if left is None:
         return "running", None, None
@@ -71,9 +70,9 @@ def _end(
         how: How = "failed" if failed else "lost"
         return how, cause.reason if cause else "node_lost", cause.message if cause else None
     # A stop is the last that happens to a gang; what was a cancel may have turned out to be done.
-    reason = facts.row.reason or left.reason
+    reason = standing.row.reason or left.reason
     how = _BY_REASON.get(reason, "stopped") if reason is not None else "stopped"
-    return how, reason, facts.row.message if how in ("failed", "lost") else None
+    return how, reason, standing.row.message if how in ("failed", "lost") else None
 
 
 def _first_cause(ends: Sequence[EndRow]) -> EndRow | None:
@@ -82,6 +81,6 @@ def _first_cause(ends: Sequence[EndRow]) -> EndRow | None:
     return min(failed, key=lambda end: (end.reason == "peer_lost", end.ended_at), default=None)
 
 
-def _nodes(facts: JobFacts, number: int, ends: Sequence[EndRow]) -> tuple[str, ...]:
+def _nodes(standing: Standing, number: int, ends: Sequence[EndRow]) -> tuple[str, ...]:
     told = {end.node_id for end in ends}
-    return tuple(node.token for node in facts.nodes if node.id in told or node.run_generation == number)
+    return tuple(node.token for node in standing.nodes if node.id in told or node.run_generation == number)

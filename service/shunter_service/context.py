@@ -16,6 +16,7 @@ from shunter_store.settings import DataSettings
 
 from shunter_service.auth import KeyRing
 from shunter_service.gathering import Gathering
+from shunter_service.job_reading import JobReader, job_reader
 from shunter_service.settings import ServiceSettings
 from shunter_service.tailer import Tailer
 from shunter_service.transfers import Transfers
@@ -38,6 +39,8 @@ class Service:
     lookers: Lookers
     intake: Gathering[Offer, Answer]
     """Accepts jobs, all that wait in one transaction."""
+    reader: JobReader
+    """Reads jobs, all that are asked for in one transaction."""
     signing_key: bytes
 
     async def close(self) -> None:
@@ -45,6 +48,7 @@ class Service:
         await self.tailer.close()
         await self.lookers.close()
         await self.intake.close()
+        await self.reader.close()
         await self.transfers.close()
         self.db.close()
 
@@ -62,6 +66,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         tailer=Tailer(db, every_s=settings.tail_every_s),
         lookers=Lookers(db, for_s=data.timing.watch_s),
         intake=Gathering(lambda offers: db.in_writer(lambda _: accept(db, offers))),
+        reader=job_reader(db),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )
 

@@ -1,58 +1,43 @@
-"""Everything that the API shows of one job, read from one snapshot, and the tag that tells two states of it apart."""
+"""Reading jobs for answers: all that are asked for at one moment in one transaction, and the tag of what was read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
-from shunter_store import events, gang, ledger, metrics
-from shunter_store.events import TransitionRow
-from shunter_store.gang import EndRow
-from shunter_store.jobs import JobRow
+from shunter_store import standings
+from shunter_store.database import Database
 from shunter_store.ledger import NodeRow
-from shunter_store.metrics import ProgressRow
-from sqlalchemy import Connection
+from shunter_store.standings import Standing
+
+from shunter_service.gathering import Gathering
+
+JobReader = Gathering[str, Standing | None]
+"""Asks for a job by its id; None: it does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
-    """A job's row, and what is kept beside it."""
+def job_reader(db: Database) -> JobReader:
+    """Reads jobs as they stand at some moment after they were asked for."""
 
-    row: JobRow
-    progress: Sequence[ProgressRow] = ()
-    """By generation, oldest first."""
-    nodes: Sequence[NodeRow] = ()
-    moves: Sequence[TransitionRow] = ()
-    ends: Sequence[EndRow] = ()
-    cost_usd: float = 0.0
+    async def read(ids: Sequence[str]) -> Sequence[Standing | None]:
+        found = await db.aread(lambda conn: standings.of_jobs(conn, set(ids)))
+        return [found.get(job_id) for job_id in ids]
 
-    @property
-    def tag(self) -> str:
-        """The `ETag`: the revision, and what else of the answer moves without one.
-
-        Heartbeats and money that accrues move with every look; they alone make no new state.
-        """
-        moving = (
-            [(row.generation, row.at, row.step) for row in self.progress],
-            [_standing(node) for node in self.nodes],
-            [(end.generation, end.node_id, end.ended) for end in self.ends],
-        )
-        return f'"{self.row.revision}-{sha256(repr(moving).encode()).hexdigest()[:16]}"'
+    return Gathering(read, at_once=2)
 
 
-def read_facts(conn: Connection, row: JobRow) -> JobFacts:
-    """What is kept beside the row; what only nodes bring is not asked for where there was none."""
-    nodes = ledger.of_job(conn, row.id)
-    return JobFacts(
-        row,
-        progress=metrics.progress_by_generation(conn, row.id),
-        nodes=nodes,
-        moves=events.transitions(conn, row.id),
-        ends=gang.ends(conn, row.id) if nodes else (),
-        cost_usd=ledger.ledger_cost(conn, row.id) if nodes else 0.0,
+def tag(standing: Standing) -> str:
+    """The `ETag`: the revision, and what else of the answer moves without one.
+
+    Heartbeats and money that accrues move with every look; they alone make no new state.
+    """
+    moving = (
+        [(row.generation, row.at, row.step) for row in standing.progress],
+        [_of_node(node) for node in standing.nodes],
+        [(end.generation, end.node_id, end.ended) for end in standing.ends],
     )
+    return f'"{standing.row.revision}-{sha256(repr(moving).encode()).hexdigest()[:16]}"'
 
 
-def _standing(node: NodeRow) -> tuple[object, ...]:
+def _of_node(node: NodeRow) -> tuple[object, ...]:
     return node.id, node.state, node.handle, node.billed_usd_per_hour, node.ready_at, node.gone_at, bool(node.boot)

@@ -18,12 +18,13 @@ from shunter_store import bundles, jobs, providers, retries
 from shunter_store.errors import KeyTaken
 from shunter_store.intake import Answer, Offer
 from shunter_store.jobs import JobRow, NewJob
+from shunter_store.standings import Standing
 from sqlalchemy import Connection
 
 from shunter_service.access import own_job
 from shunter_service.answers import encode
 from shunter_service.context import Service
-from shunter_service.job_reading import JobFacts
+from shunter_service.job_reading import tag
 from shunter_service.repeating import Asked, Done, before, once
 from shunter_service.views import job_view
 
@@ -95,8 +96,8 @@ async def retry(service: Service, asked: Asked, job_id: str, request: RetryReque
 
 
 def _created(row: JobRow) -> Done:
-    facts = JobFacts(row)
-    return Done(201, encode(job_view(facts)), {"Location": f"{PATH}/{row.id}", "ETag": facts.tag})
+    standing = Standing(row)
+    return Done(201, encode(job_view(standing)), {"Location": f"{PATH}/{row.id}", "ETag": tag(standing)})
 
 
 def _deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator[Fault]:

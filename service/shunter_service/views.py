@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 from shunter_schemas.api import (
     Artifact,
     Bundle,
@@ -16,25 +17,24 @@ from shunter_schemas.api import (
     Job,
     JobNode,
     JobPlan,
-    JobSummary,
     Progress,
     ProviderInfo,
     Transition,
     Waiting,
 )
+from shunter_schemas.api.base import rfc3339
 from shunter_schemas.states import Health, NodeState, State
 from shunter_store.artifacts import ArtifactRow
 from shunter_store.bundles import BundleRow
 from shunter_store.events import EventRow, TransitionRow
-from shunter_store.job_lists import JobLine
+from shunter_store.job_lists import JobLine, Steps
 from shunter_store.jobs import URGENCIES
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
-from shunter_store.metrics import ProgressRow
 from shunter_store.providers import ProviderRow
+from shunter_store.standings import Standing
 
 from shunter_service.attempts import attempts
-from shunter_service.job_reading import JobFacts
 
 _PRIORITIES = cast(
     "Mapping[int, Literal['low', 'normal', 'high']]", {number: word for word, number in URGENCIES.items()}
@@ -53,9 +53,9 @@ _RESOURCES = (
 )
 
 
-def job_view(facts: JobFacts) -> Job:
+def job_view(standing: Standing) -> Job:
     """The whole job."""
-    row = facts.row
+    row = standing.row
     here = f"/v1/jobs/{row.id}"
     return Job(
         id=row.id,
@@ -79,33 +79,43 @@ def job_view(facts: JobFacts) -> Job:
         created_by=row.created_by,
         project=row.project,
         revision=row.revision,
-        attempt=sum(move.trigger is Trigger.PLANNED for move in facts.moves),
+        attempt=sum(move.trigger is Trigger.PLANNED for move in standing.moves),
         generation=row.generation,
-        progress=_progress(facts) if facts.progress else None,
+        progress=_progress(standing) if standing.progress else None,
         waiting=None if row.waiting is None else _waiting(row.waiting),
         plan=None if row.plan is None else _plan(row.plan),
-        nodes=tuple(_node(node, row.health) for node in facts.nodes),
-        attempts=tuple(attempts(facts)),
-        transitions=(Transition(at=row.created_at, to=State.QUEUED), *map(_transition, facts.moves)),
-        cost=Cost(usd=round(facts.cost_usd, 6), usd_per_hour=_billing(facts.nodes)),
+        nodes=tuple(_node(node, row.health) for node in standing.nodes),
+        attempts=tuple(attempts(standing)),
+        transitions=(Transition(at=row.created_at, to=State.QUEUED), *map(_transition, standing.moves)),
+        cost=Cost(usd=round(standing.cost_usd, 6), usd_per_hour=_billing(standing.nodes)),
         spec=row.spec,
         links={"self": here} | {name: f"{here}/{name}" for name in _RESOURCES},
     )
 
 
-def summary_view(row: JobLine, progress: ProgressRow | None) -> JobSummary:
-    """The job in a list."""
-    return JobSummary(
-        id=row.id,
-        name=row.name,
-        state=row.state,
-        reason=row.reason,
-        step=progress.step if progress else None,
-        total_steps=progress.total_steps if progress else None,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        paused=True if row.pause_requested_at is not None and row.finished_at is None else None,
-    )
+def page_json(lines: Sequence[JobLine], steps: Mapping[str, Steps], next_cursor: str | None) -> bytes:
+    """The JSON of a `JobPage`. Lists are asked for over and over: a model for each line would double their cost."""
+    page: dict[str, Any] = {"items": [_summary(line, steps.get(line.id)) for line in lines]}
+    if next_cursor is not None:
+        page["next_cursor"] = next_cursor
+    return to_json(page)
+
+
+def _summary(line: JobLine, steps: Steps | None) -> dict[str, Any]:
+    """A `JobSummary`: what is not known is left out."""
+    summary: dict[str, Any] = {"id": line.id, "name": line.name, "state": line.state}
+    if line.reason is not None:
+        summary["reason"] = line.reason
+    if steps is not None:
+        summary["step"] = steps.step
+        if steps.total_steps is not None:
+            summary["total_steps"] = steps.total_steps
+    summary["created_at"] = rfc3339(line.created_at)
+    if line.finished_at is not None:
+        summary["finished_at"] = rfc3339(line.finished_at)
+    elif line.pause_requested_at is not None:
+        summary["paused"] = True
+    return summary
 
 
 def event_view(row: EventRow) -> Event:
@@ -155,12 +165,12 @@ def _transition(move: TransitionRow) -> Transition:
     )
 
 
-def _progress(facts: JobFacts) -> Progress:
+def _progress(standing: Standing) -> Progress:
     """Of the newest generation that reported."""
-    row = facts.progress[-1]
+    row = standing.progress[-1]
     values = {name: float(value) for name, value in row.values.items() if isinstance(value, int | float)}
-    eta_s = row.eta_s if row.eta_s is not None else _guessed_eta_s(facts)
-    trains = facts.row.state is State.RUNNING and row.generation == facts.row.generation
+    eta_s = row.eta_s if row.eta_s is not None else _guessed_eta_s(standing)
+    trains = standing.row.state is State.RUNNING and row.generation == standing.row.generation
     return Progress(
         step=row.step,
         total_steps=row.total_steps,
@@ -173,10 +183,16 @@ def _progress(facts: JobFacts) -> Progress:
     )
 
 
-def _guessed_eta_s(facts: JobFacts) -> float | None:
+def _guessed_eta_s(standing: Standing) -> float | None:
     """By the pace so far, for programs that do not say it; only where the steps began at 0."""
-    row, began = facts.progress[-1], facts.row.started_at
-    if row.total_steps is None or row.step <= 0 or began is None or row.generation != 1 or facts.row.resumes_from_step:
+    row, began = standing.progress[-1], standing.row.started_at
+    if (
+        row.total_steps is None
+        or row.step <= 0
+        or began is None
+        or row.generation != 1
+        or standing.row.resumes_from_step
+    ):
         return None
     return max(0.0, (row.at - began).total_seconds() / row.step * (row.total_steps - row.step))
 

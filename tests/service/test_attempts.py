@@ -9,11 +9,11 @@ import pytest
 from shunter_schemas.api import Attempt
 from shunter_schemas.states import FailureClass, NodeState, Reason, State
 from shunter_service.attempts import attempts
-from shunter_service.job_reading import JobFacts
 from shunter_store.events import TransitionRow
 from shunter_store.gang import End, EndRow
 from shunter_store.lifecycle import Trigger, follow
 from shunter_store.metrics import ProgressRow
+from shunter_store.standings import Standing
 from support.views import job, node
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -51,8 +51,8 @@ def shown(path: list[TransitionRow], *ends: EndRow, steps: dict[int, int] | None
     progress = [
         ProgressRow("job_1", generation, START, step, None, {}, None) for generation, step in (steps or {}).items()
     ]
-    facts = JobFacts(job(path[-1].to_state, **row), progress=progress, nodes=[node()], moves=path, ends=ends)
-    return list(attempts(facts))
+    standing = Standing(job(path[-1].to_state, **row), progress=progress, nodes=[node()], moves=path, ends=ends)
+    return list(attempts(standing))
 
 
 def test_a_gang_that_runs_is_shown_as_it_is() -> None:
@@ -148,8 +148,8 @@ def test_a_start_that_was_lost_before_its_ranks_were_up_never_ran() -> None:
 
 def test_a_node_that_was_kept_is_shown_in_each_start_that_it_was_part_of() -> None:
     kept = node(NodeState.READY, run_generation=2)
-    facts = JobFacts(job(State.RUNNING), nodes=[kept], moves=moves(*UP, *LOST), ends=[end(1, End.STOPPED)])
+    standing = Standing(job(State.RUNNING), nodes=[kept], moves=moves(*UP, *LOST), ends=[end(1, End.STOPPED)])
 
-    first, second = attempts(facts)
+    first, second = attempts(standing)
 
     assert first.nodes == second.nodes == (kept.token,)

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    CursorResult,
     Select,
     Table,
     Text,
@@ -50,6 +49,7 @@ class BulkInsert:
         fixed = [type_coerce(value, table.c[name].type).label(name) for name, value in constants.items()]
         filled = [*names, *constants]
         wanted = [table.c[name] for name in returning]
+        self._returns = bool(wanted)
         sources = {"sqlite": (sqlite.insert, _sqlite_rows), "postgresql": (postgresql.insert, _postgresql_rows)}
         self._by_dialect: dict[str, Any] = {}
         for dialect, (insert, rows) in sources.items():
@@ -58,9 +58,10 @@ class BulkInsert:
             )
             self._by_dialect[dialect] = statement.on_conflict_do_nothing().returning(*wanted) if wanted else statement
 
-    def run(self, conn: Connection, rows: Iterable[Mapping[str, Any]]) -> CursorResult[Any]:
-        """Insert them, in their order."""
-        return conn.execute(self._by_dialect[conn.dialect.name], {_ROWS: dump_json(list(rows))})
+    def run(self, conn: Connection, rows: Iterable[Mapping[str, Any]]) -> Sequence[Any]:
+        """Insert them, in their order; with `returning`, what came back."""
+        result = conn.execute(self._by_dialect[conn.dialect.name], {_ROWS: dump_json(list(rows))})
+        return result.all() if self._returns else ()
 
 
 class ByKeys:
@@ -69,11 +70,11 @@ class ByKeys:
     def __init__(self, build: Callable[[IsAsked], Select[Any]]) -> None:
         self._by_dialect = {"sqlite": build(_sqlite_is_asked), "postgresql": build(_postgresql_is_asked)}
 
-    def run(self, conn: Connection, keys: Iterable[str]) -> CursorResult[Any]:
-        """Select for these keys."""
+    def run(self, conn: Connection, keys: Iterable[str]) -> Sequence[Any]:
+        """The rows for these keys."""
         asked = list(keys)
-        sqlite_ = conn.dialect.name == "sqlite"
-        return conn.execute(self._by_dialect[conn.dialect.name], {_KEYS: dump_json(asked) if sqlite_ else asked})
+        value = dump_json(asked) if conn.dialect.name == "sqlite" else asked
+        return conn.execute(self._by_dialect[conn.dialect.name], {_KEYS: value}).all()
 
 
 def _sqlite_rows(columns: Sequence[Column[Any]]) -> Select[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shunter_schemas.states import LIVE_STATES, Reason, State
 from sqlalchemy import (
@@ -24,9 +24,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from shunter_store.rows import all_of, columns_of
+from shunter_store.bulk import ByKeys
 from shunter_store.sqltypes import UtcTime
-from shunter_store.tables import job_due, job_labels, jobs
+from shunter_store.tables import job_due, job_labels, jobs, progress
 
 FULL_COMMIT: Final = (40, 64)
 """Digits of a whole commit."""
@@ -57,13 +57,11 @@ class JobFilter:
 EVERY_JOB: Final = JobFilter()
 
 
-@dataclass(frozen=True, slots=True)
-class JobLine:
+class JobLine(NamedTuple):
     """A job in a list: without the document and what else is long, which would cost more than all the rest."""
 
     id: str
     name: str
-    labels: dict[str, str]
     state: State
     reason: Reason | None
     created_at: datetime
@@ -71,7 +69,14 @@ class JobLine:
     pause_requested_at: datetime | None
 
 
-LINE_COLUMNS: Final = columns_of(JobLine, jobs)
+class Steps(NamedTuple):
+    """How far a job's newest generation came."""
+
+    step: int
+    total_steps: int | None
+
+
+LINE_COLUMNS: Final = [jobs.c[name] for name in JobLine._fields]
 
 _COUNTS = select(jobs.c.state, func.count()).where(jobs.c.project == bindparam("of_project")).group_by(jobs.c.state)
 _PAUSED = (
@@ -81,6 +86,15 @@ _PAUSED = (
         jobs.c.project == bindparam("of_project"),
         jobs.c.state == State.QUEUED,
         jobs.c.pause_requested_at.is_not(None),
+    )
+)
+
+
+_STEPS = ByKeys(
+    lambda asked: (
+        select(progress.c.job_id, progress.c.step, progress.c.total_steps)
+        .where(asked(progress.c.job_id))
+        .order_by(progress.c.job_id, progress.c.generation)
     )
 )
 
@@ -96,7 +110,12 @@ def page(
     """Jobs of a project, newest first, that are older than the pair `(created_at, id)` of the last one seen."""
     if len(where.states) > 1 and not _finds(where):
         return _merged_states(conn, project, where, before, limit)
-    return all_of(JobLine, conn.execute(_page(conn, project, where, before, limit)))
+    return list(map(JobLine._make, conn.execute(_page(conn, project, where, before, limit))))
+
+
+def steps_of(conn: Connection, job_ids: Sequence[str]) -> dict[str, Steps]:
+    """How far these jobs are, of those that reported."""
+    return {id_: Steps(step, total) for id_, step, total in _STEPS.run(conn, job_ids)} if job_ids else {}
 
 
 def to_cancel(conn: Connection, *, project: str, where: JobFilter, limit: int) -> list[str]:
@@ -131,7 +150,7 @@ def _merged_states(
     all_ = union_all(*(select(part.subquery()) for part in parts)).subquery()
     merged = select(*(all_.c[column.name] for column in LINE_COLUMNS))
     merged = merged.order_by(all_.c.created_at.desc(), all_.c.id.desc()).limit(limit)
-    return all_of(JobLine, conn.execute(merged))
+    return list(map(JobLine._make, conn.execute(merged)))
 
 
 def _page(

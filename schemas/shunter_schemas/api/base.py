@@ -22,7 +22,8 @@ def _as_utc(moment: datetime) -> datetime:
 
 def rfc3339(moment: datetime) -> str:
     """A moment as every answer writes it: UTC, milliseconds, `Z`."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 Timestamp = Annotated[

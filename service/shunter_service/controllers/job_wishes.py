@@ -8,7 +8,7 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from shunter_schemas.api import CancelledJobs, CancelRequest, Job, RetryRequest
 from shunter_schemas.states import State
-from shunter_store import wishes
+from shunter_store import standings, wishes
 from shunter_store.job_lists import EVERY_JOB
 from shunter_store.jobs import JobRow
 from sqlalchemy import Connection
@@ -19,7 +19,7 @@ from shunter_service.answers import encode
 from shunter_service.auth import WRITE
 from shunter_service.bodies import json_body, optional_json, parsed
 from shunter_service.context import Service
-from shunter_service.job_reading import read_facts
+from shunter_service.job_reading import tag
 from shunter_service.parameters import IdempotencyKey, JobId, checked_id
 from shunter_service.problems import ProblemError
 from shunter_service.repeating import Asked, Done, once, sent
@@ -121,8 +121,8 @@ async def _wish(
 
     def write(conn: Connection) -> Done:
         row = wish(conn, own_job(conn, asked.by, job_id), asked.by.name)
-        facts = read_facts(conn, row)
-        return Done(202, encode(job_view(facts)), {"ETag": facts.tag})
+        standing = standings.of_row(conn, row)
+        return Done(202, encode(job_view(standing)), {"ETag": tag(standing)})
 
     return sent(await once(service, asked, write), Job)
 

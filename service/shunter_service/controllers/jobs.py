@@ -10,22 +10,23 @@ from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 from shunter_schemas.api import Job, JobCounts, JobPage, JobPatch
 from shunter_schemas.states import State
-from shunter_store import deletion, job_lists, metrics, wishes
+from shunter_store import deletion, job_lists, standings, wishes
 from shunter_store.api_keys import ApiKey
+from shunter_store.standings import Standing
 from sqlalchemy import Connection
 
 from shunter_service import filters, submission
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import asked_revisions, encode, is_known, raw, shaped, unless_known
+from shunter_service.answers import asked_revisions, encode, is_known, raw, shaped, unchanged
 from shunter_service.auth import WRITE
 from shunter_service.bodies import PATCHES, json_body, parsed
 from shunter_service.context import Service
 from shunter_service.cursors import encode_cursor, newest_first
-from shunter_service.job_reading import JobFacts, read_facts
+from shunter_service.job_reading import tag
 from shunter_service.parameters import LARGEST, Cursor, IdempotencyKey, JobId, Limit, checked_id
-from shunter_service.problems import ProblemError
+from shunter_service.problems import ProblemError, not_found
 from shunter_service.repeating import Asked, sent
-from shunter_service.views import job_view, summary_view
+from shunter_service.views import job_view, page_json
 
 IfNoneMatch = Annotated[
     str | None,
@@ -121,16 +122,13 @@ class JobsController(Controller):
             created_before=created_before,
         )
 
-        def read(conn: Connection) -> JobPage:
-            rows = job_lists.page(conn, project=request.user.project, where=where, before=before, limit=limit + 1)
-            progress = metrics.progress(conn, [row.id for row in rows[:limit]])
-            more = rows[limit - 1] if len(rows) > limit else None
-            return JobPage(
-                items=tuple(summary_view(row, progress.get(row.id)) for row in rows[:limit]),
-                next_cursor=encode_cursor(more.created_at.timestamp(), more.id) if more else None,
-            )
+        def read(conn: Connection) -> bytes:
+            lines = job_lists.page(conn, project=request.user.project, where=where, before=before, limit=limit + 1)
+            shown = lines[:limit]
+            more = encode_cursor(shown[-1].created_at.timestamp(), shown[-1].id) if len(lines) > limit else None
+            return page_json(shown, job_lists.steps_of(conn, [line.id for line in shown]), more)
 
-        return shaped(await service.db.aread(read))
+        return raw(await service.db.aread(read), JobPage)
 
     @get("/counts", operation_id="CountJobs")
     async def counts(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[JobCounts]:
@@ -151,12 +149,13 @@ class JobsController(Controller):
         """The job. With `wait_s` the answer waits for a change (long poll)."""
         checked_id("job", "job", job_id)
         service.lookers.note(job_id)
-        facts = await _read(service, request.user, job_id)
+        standing = await _read(service, request.user, job_id)
         if wait_s and after_revision is not None:
-            facts = await _wait(service, request.user, facts, _Seen(wait_s, revision=after_revision))
+            standing = await _wait(service, request.user, standing, _Seen(wait_s, revision=after_revision))
         elif wait_s and if_none_match is not None:
-            facts = await _wait(service, request.user, facts, _Seen(wait_s, tags=if_none_match))
-        return unless_known(_tagged(facts), if_none_match)
+            standing = await _wait(service, request.user, standing, _Seen(wait_s, tags=if_none_match))
+        known = is_known(tag(standing), if_none_match)
+        return unchanged(tag(standing), Job) if known else _tagged(standing)
 
     @patch("/{job_id:str}", operation_id="UpdateJob", opt={"scope": WRITE})
     async def change(
@@ -169,9 +168,9 @@ class JobsController(Controller):
         key, revisions = request.user, asked_revisions(if_match)
         wanted = parsed(await json_body(request, service.settings.max_document_bytes, PATCHES), JobPatch)
 
-        def write(conn: Connection) -> JobFacts:
+        def write(conn: Connection) -> Standing:
             own_job(conn, key, job_id)
-            return read_facts(conn, wishes.patch(conn, job_id, wanted, by=key.name, revisions=revisions))
+            return standings.of_row(conn, wishes.patch(conn, job_id, wanted, by=key.name, revisions=revisions))
 
         return _tagged(await service.db.awrite(write))
 
@@ -195,27 +194,32 @@ class _Seen:
         self.revision = revision
         self._tags = tags
 
-    def still_is(self, facts: JobFacts) -> bool:
+    def still_is(self, standing: Standing) -> bool:
         """Whether nothing new is there for the client."""
-        return facts.row.revision <= self.revision if self.revision is not None else is_known(facts.tag, self._tags)
+        if self.revision is not None:
+            return standing.row.revision <= self.revision
+        return is_known(tag(standing), self._tags)
 
 
-async def _read(service: Service, key: ApiKey, job_id: str) -> JobFacts:
-    return await service.db.aread(lambda conn: read_facts(conn, own_job(conn, key, job_id)))
+async def _read(service: Service, key: ApiKey, job_id: str) -> Standing:
+    standing = await service.reader.ask(job_id)
+    if standing is None or standing.row.project != key.project:
+        raise not_found("job", job_id)
+    return standing
 
 
-def _tagged(facts: JobFacts) -> Response[Job]:
-    return raw(encode(job_view(facts)), Job, headers={"ETag": facts.tag})
+def _tagged(standing: Standing) -> Response[Job]:
+    return raw(encode(job_view(standing)), Job, headers={"ETag": tag(standing)})
 
 
-async def _wait(service: Service, key: ApiKey, facts: JobFacts, seen: _Seen) -> JobFacts:
-    job_id = facts.row.id
+async def _wait(service: Service, key: ApiKey, standing: Standing, seen: _Seen) -> Standing:
+    job_id = standing.row.id
     with service.tailer.watch(job_id) as watch:
-        while seen.still_is(facts) and not service.tailer.closing:
+        while seen.still_is(standing) and not service.tailer.closing:
             change = watch.next_change() if seen.revision is not None else watch.next_move()
-            facts = await _read(service, key, job_id)
+            standing = await _read(service, key, job_id)
             left_s = seen.deadline - time.monotonic()
-            if not seen.still_is(facts) or left_s <= 0 or not await service.tailer.wait(change, left_s):
+            if not seen.still_is(standing) or left_s <= 0 or not await service.tailer.wait(change, left_s):
                 break
             service.lookers.note(job_id)
-    return facts
+    return standing

@@ -1,0 +1,100 @@
+"""Jobs as they stand: their rows and what is kept beside them, for any number of jobs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Column, Connection, Table, func, select
+
+from shunter_store.bulk import ByKeys
+from shunter_store.events import TransitionRow
+from shunter_store.gang import End, EndRow
+from shunter_store.jobs import JobRow
+from shunter_store.ledger_rows import ACCRUED, NodeRow
+from shunter_store.metrics import ProgressRow
+from shunter_store.rows import columns_of
+from shunter_store.tables import gang_nodes, jobs, nodes, progress, transitions
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job's row, and what is kept beside it."""
+
+    row: JobRow
+    progress: Sequence[ProgressRow] = ()
+    """By generation, oldest first."""
+    nodes: Sequence[NodeRow] = ()
+    """In the order they were intended."""
+    moves: Sequence[TransitionRow] = ()
+    """Oldest first."""
+    ends: Sequence[EndRow] = ()
+    """Oldest generation first."""
+    cost_usd: float = 0.0
+
+
+def _of_jobs(cls: type[Any], table: Table, *order: Column[Any]) -> ByKeys:
+    """The rows of these jobs, each behind its job's id."""
+    columns = columns_of(cls, table)
+    return ByKeys(lambda asked: select(table.c.job_id, *columns).where(asked(table.c.job_id)).order_by(*order))
+
+
+_ROWS: Final = ByKeys(lambda asked: select(jobs.c.id, *columns_of(JobRow, jobs)[1:]).where(asked(jobs.c.id)))
+_PROGRESS: Final = _of_jobs(ProgressRow, progress, progress.c.job_id, progress.c.generation)
+_NODES: Final = _of_jobs(NodeRow, nodes, nodes.c.job_id, nodes.c.intended_at, nodes.c.rank)
+_MOVES: Final = _of_jobs(TransitionRow, transitions, transitions.c.job_id, transitions.c.seq)
+_ENDS: Final = _of_jobs(EndRow, gang_nodes, gang_nodes.c.job_id, gang_nodes.c.generation, gang_nodes.c.node_id)
+_COSTS: Final = ByKeys(
+    lambda asked: (
+        select(nodes.c.job_id, func.coalesce(func.sum(ACCRUED), 0.0))
+        .where(asked(nodes.c.job_id))
+        .group_by(nodes.c.job_id)
+    )
+)
+
+
+def of_jobs(conn: Connection, job_ids: Collection[str]) -> dict[str, Standing]:
+    """How these jobs stand; those that do not exist are left out."""
+    rows = [JobRow(*row) for row in _ROWS.run(conn, job_ids)]
+    return {standing.row.id: standing for standing in _beside(conn, rows)}
+
+
+def of_row(conn: Connection, row: JobRow) -> Standing:
+    """How a job stands whose row is known."""
+    return _beside(conn, [row])[0]
+
+
+def _beside(conn: Connection, rows: Sequence[JobRow]) -> list[Standing]:
+    """What only nodes bring is not asked for where there was none."""
+    ids = [row.id for row in rows]
+    its_nodes = _grouped(NodeRow, _NODES, conn, ids)
+    ends = _grouped(EndRow, _ENDS, conn, its_nodes)
+    costs = dict(_COSTS.run(conn, its_nodes)) if its_nodes else {}
+    progress_, moves = _grouped(ProgressRow, _PROGRESS, conn, ids), _grouped(TransitionRow, _MOVES, conn, ids)
+    return [
+        Standing(
+            row,
+            progress=progress_.get(row.id, ()),
+            nodes=its_nodes.get(row.id, ()),
+            moves=moves.get(row.id, ()),
+            ends=[_typed(end) for end in ends.get(row.id, ())],
+            cost_usd=float(costs.get(row.id, 0.0)),
+        )
+        for row in rows
+    ]
+
+
+def _grouped(cls: type[R], statement: ByKeys, conn: Connection, ids: Collection[str]) -> dict[str, list[R]]:
+    """The rows by their jobs' ids, where there are any."""
+    found: dict[str, list[R]] = {}
+    if ids:
+        for job_id, *values in statement.run(conn, ids):
+            found.setdefault(job_id, []).append(cls(*values))
+    return found
+
+
+def _typed(end: EndRow) -> EndRow:
+    return end if end.ended is None else replace(end, ended=End(end.ended))
