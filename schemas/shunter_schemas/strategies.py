@@ -53,9 +53,17 @@ Wrap = Annotated[
 ]
 
 
+Reshard = Annotated[
+    Annotated[bool, Tag("boolean")] | Annotated[int, Field(ge=2, le=65_536), Tag("number")],
+    BY_SHAPE,
+]
+
+
 class _Sharded(Part):
-    reshard_after_forward: bool = Field(
-        default=True, description="Drop gathered parameters after the forward pass.", examples=[True]
+    reshard_after_forward: Reshard = Field(
+        default=True,
+        description="Drop gathered parameters after the forward pass; a number: keep them split over so many ranks.",
+        examples=[True, 8],
     )
     offload: Literal["none", "cpu"] = Field(
         default="none", description="Where the split state lives.", examples=["none"]

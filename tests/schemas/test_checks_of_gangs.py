@@ -94,6 +94,27 @@ STRATEGIES: list[tuple[Changes, str, str]] = [
         "2 ranks (/resources/cpu_processes) do not divide into groups of 8; use 8 ranks",
     ),
     (
+        {"strategy": {"kind": "fsdp", "reshard_after_forward": 3}},
+        "/strategy/reshard_after_forward",
+        "3 does not divide the 2 ranks over which parameters are split (/resources/cpu_processes); use 2, or true",
+    ),
+    (
+        {
+            "strategy": {"kind": "hsdp", "shard_size": 4, "reshard_after_forward": 8},
+            "resources": {"nodes": 2, "gpus_per_node": 8},
+        },
+        "/strategy/reshard_after_forward",
+        "8 does not divide the 4 ranks over which parameters are split (/strategy/shard_size); use 2 or 4, or true",
+    ),
+    (
+        {
+            "strategy": {"kind": "hsdp", "reshard_after_forward": 3},
+            "resources": {"gpus": 16, "nodes": 2},
+        },
+        "/strategy/reshard_after_forward",
+        "3 does not divide the 8 ranks over which parameters are split (/resources/nodes); use 2 or 4 or 8, or true",
+    ),
+    (
         {"strategy": {"kind": "deepspeed", "zero_stage": 2, "offload_parameters": "cpu"}},
         "/strategy/offload_parameters",
         "parameters are split at `zero_stage` 3 only, and it is 2; use 3 or `none`",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from shunter_schemas.strategies import DdpStrategy, FsdpStrategy
+from shunter_schemas.strategies import DdpStrategy
 from shunter_trainer.data.build import build_data
 from shunter_trainer.data.geometry import Geometry
 from shunter_trainer.evaluation import Evaluator
@@ -197,11 +197,6 @@ def test_a_fused_optimizer_leaves_the_update_out_by_itself(norm: float, moves: b
 
     assert told
     assert torch.equal(before, next(strategy.module.parameters())) is not moves
-
-
-def test_a_strategy_that_is_not_there_yet_is_named() -> None:
-    with pytest.raises(UserFault, match="/strategy/kind: 'fsdp' is not available yet"):
-        strategy_for(FsdpStrategy(kind="fsdp"))
 
 
 def test_matrices_decay_and_biases_do_not() -> None:

@@ -143,20 +143,41 @@ class Saver:
 def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
     """A copy, on the CPU, of what this rank writes: its shards, and its part of what every rank holds.
 
-    Replicated parameters and optimizer state go to the rank with the fewest bytes so far; buffers and settings go to
-    rank 0, whose values count where ranks differ.
+    What several ranks hold alike, be it the whole or a shard, is written by the one with the fewest bytes so far.
+    Buffers and settings go to rank 0, whose values count where ranks differ.
     """
-    load = [0] * gang.world_size
+    loads: dict[int, list[int]] = {}
     share: dict[str, Any] = {}
     for name, value in sorted(state.items(), key=lambda item: (-_size(item[1]), item[0])):
-        if hasattr(value, "placements"):  # a DTensor, told without its heavy module
-            share[name] = value.detach().clone().cpu()
-            continue
+        own, holders = _holders(value, gang)
+        load = loads.setdefault(holders, [0] * holders)
         writer = load.index(min(load)) if isinstance(value, Tensor) and name.startswith(_SHARED_OUT) else 0
         load[writer] += _size(value)
-        if writer == gang.rank:
-            share[name] = value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
+        if writer == own:
+            share[name] = _copy(value)
     return share
+
+
+def _holders(value: Any, gang: Gang) -> tuple[int, int]:
+    """Which one this rank is among those that hold the same, and how many these are."""
+    if not _is_dtensor(value):
+        return gang.rank, gang.world_size
+    own, holders = 0, 1
+    for axis, placement in enumerate(value.placements):
+        if placement.is_replicate():
+            size = value.device_mesh.size(axis)
+            own, holders = own * size + value.device_mesh.get_local_rank(axis), holders * size
+    return own, holders
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return value.detach().to("cpu", copy=True)
+
+
+def _is_dtensor(value: Any) -> bool:
+    return hasattr(value, "placements")  # told without its heavy module
 
 
 def _size(value: Any) -> int:

@@ -99,6 +99,9 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer, normalised before each part."""
 
+    takes_mixed_types = True
+    """The rotary tables stay fp32 whatever the rest is computed in."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(shape.hidden, eps=shape.norm_eps)
@@ -144,6 +147,8 @@ class Transformer(nn.Module):
 
     `labels` align with `input_ids`: they are shifted here, as in Hugging Face's models.
     """
+
+    _no_split_modules = ("Block",)
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -8,8 +8,9 @@ from typing import Any
 from shunter_trainer.failures import UserFault
 from shunter_trainer.strategies.base import Strategy
 from shunter_trainer.strategies.ddp import Ddp
+from shunter_trainer.strategies.sharded import Fsdp, Hsdp
 
-_STRATEGIES: dict[str, Callable[[Any], Strategy]] = {"ddp": Ddp}
+_STRATEGIES: dict[str, Callable[[Any], Strategy]] = {"ddp": Ddp, "fsdp": Fsdp, "hsdp": Hsdp}
 
 
 def strategy_for(document: Any) -> Strategy:

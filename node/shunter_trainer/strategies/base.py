@@ -205,8 +205,8 @@ class TorchStrategy(Strategy):
         torch.autograd.backward(loss if self._scale is None else self._scale.scaled(loss))
 
     def clip(self, max_norm: float | None) -> Tensor:
-        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(_foreach_norm(gradients)))
+        gradients = self._gradients()
+        norm = self._over_ranks(torch.linalg.vector_norm(torch.stack(_foreach_norm(gradients))))
         if self._scale is not None:
             return self._unscale(gradients, norm, max_norm)
         if max_norm is not None:
@@ -266,6 +266,14 @@ class TorchStrategy(Strategy):
 
     def _update(self) -> None:
         self.optimizer.step()
+
+    def _gradients(self) -> list[Tensor]:
+        """What this rank holds of the gradients, for changes in place."""
+        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+
+    def _over_ranks(self, norm: Tensor) -> Tensor:
+        """The norm of all gradients from that of this rank's; may communicate."""
+        return norm
 
     def _precision(self) -> AbstractContextManager[Any]:
         return self._autocast() if self._autocast is not None else _NOTHING

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import JobSpec
 from shunter_schemas.resources import GpuRange, Resources
-from shunter_schemas.strategies import AutoStrategy, DeepSpeedStrategy, HsdpStrategy, OwnStrategy
+from shunter_schemas.strategies import AutoStrategy, DeepSpeedStrategy, FsdpStrategy, HsdpStrategy, OwnStrategy
 
 
 def world_size_of(job: JobSpec) -> int | None:
@@ -108,6 +108,33 @@ def _shards_fit(job: JobSpec) -> Iterator[Fault]:
         yield Fault("/strategy/shard_size", f"{detail}; use {multiples_around(world_size, size)} ranks")
 
 
+def _resharding_divides(job: JobSpec) -> Iterator[Fault]:
+    strategy = job.strategy
+    if not isinstance(strategy, FsdpStrategy | HsdpStrategy) or isinstance(strategy.reshard_after_forward, bool):
+        return
+    shards, place = _shards_of(job, strategy)
+    over = strategy.reshard_after_forward
+    if shards is not None and shards % over:
+        divisors = [str(part) for part in range(2, shards + 1) if shards % part == 0]
+        way_out = f"use {' or '.join(divisors)}, or true" if divisors else "use true"
+        detail = f"{over} does not divide the {shards} ranks over which parameters are split ({place})"
+        yield Fault("/strategy/reshard_after_forward", f"{detail}; {way_out}")
+
+
+def _shards_of(job: JobSpec, strategy: FsdpStrategy | HsdpStrategy) -> tuple[int | None, str]:
+    """Over how many ranks parameters are split, and the place that says so; None where the document leaves it open."""
+    if isinstance(strategy, FsdpStrategy):
+        return world_size_of(job), ranks_place(job)
+    if strategy.shard_size != "node":
+        return strategy.shard_size, "/strategy/shard_size"
+    resources, world_size = job.resources, world_size_of(job)
+    if resources.cpu_processes is not None:
+        return world_size, ranks_place(job)
+    if resources.gpus_per_node is None and resources.nodes is not None and world_size is not None:
+        return world_size // resources.nodes, "/resources/nodes"
+    return resources.gpus_per_node, "/resources/gpus_per_node"
+
+
 def _deepspeed_offload(job: JobSpec) -> Iterator[Fault]:
     strategy = job.strategy
     if not isinstance(strategy, DeepSpeedStrategy):
@@ -132,6 +159,7 @@ CHECKS = (
     _batch_norm_on_cpus,
     _strategy_fits_workload,
     _shards_fit,
+    _resharding_divides,
     _deepspeed_offload,
     _smaller_gangs,
 )
