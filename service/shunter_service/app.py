@@ -24,6 +24,7 @@ from shunter_service.controllers.node import NodeController
 from shunter_service.controllers.objects import ObjectsController
 from shunter_service.controllers.results import ResultsController
 from shunter_service.controllers.status import StatusController
+from shunter_service.controllers.stream import StreamController
 from shunter_service.errors import HANDLERS
 from shunter_service.parameters import refuse_unknown
 from shunter_service.requests import finish_head
@@ -37,6 +38,7 @@ CONTROLLERS = [
     EventsController,
     LogsController,
     MetricsController,
+    StreamController,
     ResultsController,
     BundlesController,
     NodeController,

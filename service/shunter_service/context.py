@@ -18,6 +18,7 @@ from shunter_service.auth import KeyRing
 from shunter_service.gathering import Gathering
 from shunter_service.job_reading import JobReader, job_reader
 from shunter_service.settings import ServiceSettings
+from shunter_service.streams.sharing import Sharing
 from shunter_service.tailer import Tailer
 from shunter_service.transfers import Transfers
 from shunter_service.up import secret_files
@@ -37,6 +38,7 @@ class Service:
     keys: KeyRing
     tailer: Tailer
     lookers: Lookers
+    sharing: Sharing
     intake: Gathering[Offer, Answer]
     """Accepts jobs, all that wait in one transaction."""
     reader: JobReader
@@ -65,6 +67,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         keys=KeyRing(db, keep_s=settings.key_cache_s),
         tailer=Tailer(db, every_s=settings.tail_every_s),
         lookers=Lookers(db, for_s=data.timing.watch_s),
+        sharing=Sharing(),
         intake=Gathering(lambda offers: db.in_writer(lambda _: accept(db, offers))),
         reader=job_reader(db),
         signing_key=_signing_key(data.data_dir / "signing-key"),

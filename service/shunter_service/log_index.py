@@ -6,12 +6,36 @@ keeps its place, so that a number names a line for ever, and a reader that goes 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 from shunter_store.tables import jobs, log_chunks, log_streams, nodes
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    literal,
+    select,
+    union_all,
+)
+
+MOST_CHUNKS: Final = 1000
+"""So many pieces are looked up at once."""
+_FIRST_CHUNKS: Final = 32
+_FEW_STREAMS: Final = 16
+"""So many streams are merged rather than picked from those of the whole job."""
+_SEVERAL_STREAMS: Final = 256
+"""A line is searched for in so many streams rather than counted up to."""
+_PIECES_OF_A_LINE: Final = 2000
+"""What lies further back does not count to a line that is still not at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +46,11 @@ class Selection:
     generation: int | None = None
     rank: int | None = None
     stream: str | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.generation is None and self.rank is None and self.stream is None
 
     def of(self, table: Table) -> ColumnElement[bool]:
         """The condition on a table that has these columns."""
@@ -53,6 +82,11 @@ class PlacedChunk:
     first_line: int
     last_at: datetime
 
+    @property
+    def end(self) -> int:
+        """The offset behind its last byte."""
+        return self.offset + self.length
+
 
 _CHUNK = [
     log_chunks.c[name]
@@ -60,6 +94,18 @@ _CHUNK = [
 ]
 _ARRIVAL = tuple(log_chunks.c[name] for name in ("job_line", "generation", "rank", "stream", "journal_id", "offset"))
 """`job_line` orders all pieces that hold a line feed; the others only have to stay in order within their stream."""
+_FIRST_SINCE = (
+    select(log_chunks.c.first_line)
+    .where(
+        *(log_chunks.c[name] == log_streams.c[name] for name in ("job_id", "generation", "rank", "stream")),
+        log_chunks.c.job_line >= bindparam("arrival"),
+    )
+    .order_by(log_chunks.c.job_line)
+    .limit(1)
+    .correlate(log_streams)
+    .scalar_subquery()
+)
+_LINES_BEFORE = select(func.coalesce(func.sum(func.coalesce(_FIRST_SINCE, log_streams.c.lines)), 0))
 
 
 def count_lines(conn: Connection, selection: Selection) -> int:
@@ -69,17 +115,26 @@ def count_lines(conn: Connection, selection: Selection) -> int:
 
 
 def chunks_from(conn: Connection, selection: Selection, first_line: int, count: int) -> list[PlacedChunk]:
-    """The pieces that hold the lines `first_line … first_line + count - 1`, in order of arrival.
+    """The pieces that hold line feeds of the lines `first_line … first_line + count - 1`, in order of arrival.
 
-    Also those between them that hold no line feed, only a part of a line.
+    At most `MOST_CHUNKS`, so that they may end before the last of the lines. It costs the same however many lines come
+    before, except for a part of the output of some hundred ranks.
     """
-    placed = _placed(selection).subquery()
-    wanted = (
-        select(placed)
-        .where(placed.c.before + placed.c.lines >= first_line, placed.c.before < first_line + count - 1)
-        .order_by(placed.c.place)
-    )
-    return [_chunk(row, int(row.before) + 1) for row in conn.execute(wanted)]
+    streams = [] if selection.is_everything else _streams(conn, selection)
+    if len(streams) > _SEVERAL_STREAMS:
+        return _counted(conn, selection, first_line, count)
+    arrival, before = _last_before(conn, selection, first_line)
+    found: list[PlacedChunk] = []
+    for limit in (_FIRST_CHUNKS, MOST_CHUNKS):
+        rows = conn.execute(_since(selection, streams, arrival, min(limit, count))).all()
+        found = list(_numbered(rows, before))
+        if len(rows) < limit or (found and found[-1].first_line + found[-1].lines >= first_line + count):
+            break
+    return [
+        chunk
+        for chunk in found
+        if chunk.first_line + chunk.lines > first_line and chunk.first_line < first_line + count
+    ]
 
 
 def unfinished_before(conn: Connection, job_id: str, chunk: PlacedChunk) -> list[PlacedChunk]:
@@ -122,10 +177,75 @@ def released(conn: Connection, job_id: str) -> bool:
     return conn.execute(select(jobs.c.released_at).where(jobs.c.id == job_id)).scalar() is not None
 
 
-def _placed(selection: Selection) -> Select[tuple[object, ...]]:
+def _streams(conn: Connection, selection: Selection) -> list[tuple[int, int, str]]:
+    columns = (log_streams.c.generation, log_streams.c.rank, log_streams.c.stream)
+    few = select(*columns).where(selection.of(log_streams)).limit(_SEVERAL_STREAMS + 1)
+    return [(generation, rank, stream) for generation, rank, stream in conn.execute(few)]
+
+
+def _last_before(conn: Connection, selection: Selection, line: int) -> tuple[int, int]:
+    """The last `job_line` at which no more than the lines before this one had arrived, and how many had."""
+    if selection.is_everything:
+        newest = select(func.max(log_chunks.c.job_line)).where(
+            log_chunks.c.job_id == selection.job_id, log_chunks.c.job_line < line
+        )
+        arrival = conn.execute(newest).scalar() or 0
+        return arrival, arrival
+    counted = _LINES_BEFORE.where(selection.of(log_streams))
+    low, high = 0, conn.execute(select(jobs.c.log_lines).where(jobs.c.id == selection.job_id)).scalar() or 0
+    before = 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        lines = int(conn.execute(counted, {"arrival": middle}).scalar_one())
+        if lines < line:
+            low, before = middle, lines
+        else:
+            high = middle - 1
+    return low, before
+
+
+def _since(
+    selection: Selection, streams: list[tuple[int, int, str]], arrival: int, limit: int
+) -> Select[tuple[object, ...]]:
+    """The pieces with line feeds that arrived then or later, in order."""
+    later = (log_chunks.c.job_line >= arrival, log_chunks.c.lines > 0)
+    columns = (*_CHUNK, log_chunks.c.job_line)
+    if not streams or len(streams) > _FEW_STREAMS:
+        return select(*columns).where(selection.of(log_chunks), *later).order_by(*_ARRIVAL).limit(limit)
+    parts = [
+        select(*columns)
+        .where(Selection(selection.job_id, *stream).of(log_chunks), *later)
+        .order_by(log_chunks.c.job_line)
+        .limit(limit)
+        .subquery()
+        for stream in streams
+    ]
+    merged = union_all(*(select(part) for part in parts)).subquery()
+    return select(merged).order_by(*(merged.c[column.name] for column in _ARRIVAL)).limit(limit)
+
+
+def _counted(conn: Connection, selection: Selection, first_line: int, count: int) -> list[PlacedChunk]:
+    """`chunks_from` for a part that consists of very many streams: all pieces before are added up."""
     before = func.sum(log_chunks.c.lines).over(order_by=_ARRIVAL, rows=(None, 0)) - log_chunks.c.lines
     place = func.row_number().over(order_by=_ARRIVAL)
-    return select(*_CHUNK, before.label("before"), place.label("place")).where(selection.of(log_chunks))
+    placed = (
+        select(*_CHUNK, before.label("before"), place.label("place"))
+        .where(selection.of(log_chunks), log_chunks.c.lines > 0)
+        .subquery()
+    )
+    wanted = (
+        select(placed)
+        .where(placed.c.before + placed.c.lines >= first_line, placed.c.before < literal(first_line + count - 1))
+        .order_by(placed.c.place)
+        .limit(MOST_CHUNKS)
+    )
+    return [_chunk(row, int(row.before) + 1) for row in conn.execute(wanted)]
+
+
+def _numbered(rows: Sequence[Row[Any]], before: int) -> Iterator[PlacedChunk]:
+    """Pieces that follow each other, behind so many lines."""
+    starts = accumulate((row.lines for row in rows), initial=before)
+    return (_chunk(row, start + 1) for row, start in zip(rows, starts, strict=False))
 
 
 def _since_last_line_feed(
@@ -135,6 +255,7 @@ def _since_last_line_feed(
         select(*_CHUNK)
         .where(log_chunks.c.job_id == job_id, *(log_chunks.c[name] == value for name, value in key._asdict().items()))
         .order_by(log_chunks.c.offset.desc())
+        .limit(_PIECES_OF_A_LINE)
     )
     if before_offset is not None:
         query = query.where(log_chunks.c.offset < before_offset)

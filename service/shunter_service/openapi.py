@@ -25,6 +25,7 @@ from shunter_service.app import create_app
 from shunter_service.bodies import ARCHIVES, JSON, PATCHES
 from shunter_service.examples import example_of, job_document
 from shunter_service.parameter_names import parameter_definitions
+from shunter_service.streams.topics import KINDS
 
 FILE: Final = Path(__file__).parents[2] / "openapi.json"
 
@@ -86,13 +87,14 @@ _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "CountJobs": (401, 422, 503),
     "DownloadArtifact": (401, 404, 416, 422, 503),
     "GetLogs": (401, 404, 416, 422, 503),
+    "Stream": (400, 401, 422, 503),
     "GetHealth": (422,),
     "GetReadiness": (422,),
     "GetJobSchema": (422,),
     **dict.fromkeys(("GetProblemKind", "GetReasonKind"), (404, 422)),
 }
 _WHY: Final[Mapping[int, str]] = {
-    400: "The body cannot be read.",
+    400: "The body, or the place in a stream, cannot be read.",
     401: "No valid key was sent.",
     403: "The key does not allow this.",
     404: "There is no such thing, or it is another project's.",
@@ -111,7 +113,10 @@ _OF_A_JOB: Final = (
     *("ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints"),
 )
 _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
-    "CreateJob": {name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
+    "CreateJob": {
+        **{name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
+        "Stream": {"topics": ",".join(("jobs", *(f"job:{{$response.body#/id}}:{kind}" for kind in KINDS)))},
+    },
     "ListJobs": {name: {"job_id": "$response.body#/items/0/id"} for name in _OF_A_JOB},
     "RetryJob": {name: {"job_id": "$response.body#/id"} for name in _OF_A_JOB},
     "CreateBundle": {name: {"bundle_id": "$response.body#/id"} for name in ("GetBundle", "HasBundle")},
@@ -120,6 +125,8 @@ _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     },
 }
 """From an answer to what can be asked next: parameters by operation."""
+_EXAMPLES: Final[Mapping[str, Any]] = {"topics": "jobs,job:job_01kb9m4t8zq3v5x7y9a1c3e5g7:events"}
+"""Of parameters whose form no schema says."""
 _ETAG: Final = {"ETag": {"description": "Names this state of the answer.", "schema": {"type": "string"}}}
 _LOCATION: Final = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 _REPLAYED: Final = {
@@ -290,6 +297,8 @@ def _parameter(parameter: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str
     kept = {"name": parameter["name"], "in": parameter["in"], "schema": schema, "required": parameter["required"]}
     if "description" in parameter:
         kept["description"] = parameter["description"]
+    if parameter["name"] in _EXAMPLES:
+        kept["example"] = _EXAMPLES[parameter["name"]]
     return kept
 
 

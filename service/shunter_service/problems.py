@@ -24,6 +24,7 @@ class Kind(NamedTuple):
 PROBLEMS: Final[Mapping[str, Kind]] = {
     "not_parseable":             Kind(400, "The body is not JSON that can be read"),
     "bad_request":               Kind(400, "The request is malformed"),
+    "bad_cursor":                Kind(400, "The cursor was not given out by this service"),
     "unauthorized":              Kind(401, "No valid API key was sent"),
     "forbidden":                 Kind(403, "The key does not allow this"),
     "signature_invalid":         Kind(403, "The signed URL is not valid, or not any more"),

@@ -13,9 +13,15 @@ KEEP_ALIVE = b": still here\n\n"
 OPENING = b"retry: 1000\n\n"
 
 
-def message(data: str, *, id_: int, event: str) -> bytes:
-    """One event. `data` is JSON, which holds no line ends of its own."""
-    return f"id: {id_}\nevent: {event}\ndata: {data}\n\n".encode()
+def message(data: bytes, *, id_: str, event: str | None = None) -> bytes:
+    """One event. `data` is JSON, which holds no line ends of its own. A browser calls one without a name `message`."""
+    name = b"" if event is None else b"event: " + event.encode() + b"\n"
+    return b"id: " + id_.encode() + b"\n" + name + b"data: " + data + b"\n\n"
+
+
+def place(id_: str) -> bytes:
+    """No event: only where a client that connects anew goes on."""
+    return b"id: " + id_.encode() + b"\n\n"
 
 
 def wants_stream(connection: Connection) -> bool:

@@ -86,7 +86,7 @@ def reader(app: App, job_id: str) -> Reader:
 async def test_a_job_that_printed_nothing_has_an_empty_page(reader: Reader) -> None:
     page = await reader.page()
 
-    assert page == {"items": [], "lines_total": 0, "next_line": 1, "ended": False}
+    assert page == {"items": [], "lines_total": 0, "first_line": 1, "next_line": 1, "ended": False}
 
 
 async def test_lines_of_all_ranks_come_in_the_order_in_which_they_arrived(output: Output, reader: Reader) -> None:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from shunter_schemas.api.base import Answer, Timestamp
+from shunter_schemas.api.jobs import JobSummary
 
 _AT = "2026-11-30T04:53:15.123Z"
+_JOB = "job_01kb9m4t8zq3v5x7y9a1c3e5g7"
 
 
 class Event(Answer):
@@ -58,7 +60,16 @@ class LogPage(Answer):
         examples=[[{"line": 1, "generation": 1, "node": 0, "rank": 0, "stream": "stdout", "text": "step 10"}]],
     )
     lines_total: int = Field(description="Lines that are known at this moment.", examples=[812])
-    next_line: int = Field(description="Pass it as `line` for what follows.", examples=[813])
+    first_line: int | None = Field(
+        default=None,
+        description="Lines from here on were looked at. With `tail`: pass it as `before` for earlier ones.",
+        examples=[1],
+    )
+    next_line: int = Field(
+        description="Lines before it were looked at: pass it as `line` for what follows, until it is above "
+        "`lines_total`. A page may end early, when it is full or with `q` has searched for long; even without a line.",
+        examples=[813],
+    )
     ended: bool = Field(default=False, description="Whether no more lines will come.", examples=[False])
 
 
@@ -100,6 +111,66 @@ class MetricsAnswer(Answer):
     )
     marks: tuple[MetricMark, ...] = Field(
         default=(),
-        description="Starts and checkpoints.",
+        description="Starts and checkpoints within the steps that were asked for.",
         examples=[[{"step": 0, "kind": "generation", "generation": 1}]],
     )
+    next_after: int | None = Field(
+        default=None, description="Pass it as `after`, or a stream, for what arrives later.", examples=[512]
+    )
+    ended: bool = Field(default=False, description="Whether no more points will come.", examples=[False])
+
+
+class MetricsUpdate(Answer):
+    """Points that arrived. A value for a step that is known replaces what it had, and takes its place in the curve."""
+
+    generation: int = Field(description="The start of the gang that reported them.", examples=[1])
+    series: tuple[MetricSeries, ...] = Field(
+        description="The points as columns.",
+        examples=[[{"name": "loss", "steps": [10], "times_s": [1796014395.1], "values": [3.1]}]],
+    )
+    next_after: int = Field(description="The number of the last of these points.", examples=[12])
+
+
+class JobChange(JobSummary):
+    """A job that is new or has changed, as it is now."""
+
+    revision: int = Field(description="Grows with every change, but not with progress.", examples=[4])
+
+
+class StreamMessage(Answer):
+    """One message of `/v1/stream`: its topic, and one of the others."""
+
+    topic: str = Field(description="The topic as it was asked for, without a place.", examples=["job:ID:events"])
+    job: JobChange | None = Field(
+        default=None,
+        description="Of `jobs`. May come again as it was; of two of one job the later one is right.",
+        examples=[{"id": _JOB, "name": "tiny-lm-ddp", "state": "running", "created_at": _AT, "revision": 4}],
+    )
+    event: Event | None = Field(
+        default=None, description="Of `job:ID:events`.", examples=[{"seq": 2, "at": _AT, "type": "job.state"}]
+    )
+    line: LogLine | None = Field(
+        default=None,
+        description="Of `job:ID:logs`.",
+        examples=[{"line": 1, "generation": 1, "node": 0, "rank": 0, "stream": "stdout", "text": "step 10"}],
+    )
+    metrics: MetricsUpdate | None = Field(
+        default=None,
+        description="Of `job:ID:metrics`.",
+        examples=[{"generation": 1, "series": [], "next_after": 12}],
+    )
+    end: Literal["ended", "deleted", "not_found"] | None = Field(
+        default=None,
+        description="Nothing more comes for this topic: the job has ended, its record was deleted, there is none.",
+        examples=["ended"],
+    )
+
+
+class StreamPage(Answer):
+    """What a stream would have told by now."""
+
+    items: tuple[StreamMessage, ...] = Field(
+        description="The messages, by topic.", examples=[[{"topic": "job:ID:events", "end": "ended"}]]
+    )
+    cursor: str = Field(description="Pass it as `cursor` for what follows.", examples=["AUx8s1kVKgAB"])
+    ended: bool = Field(default=False, description="Whether every topic has ended.", examples=[False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import cast
 
 from litestar import Controller, Response, get
@@ -14,14 +13,13 @@ from shunter_store.api_keys import ApiKey
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import encode, shaped
+from shunter_service.answers import shaped
 from shunter_service.context import Service
 from shunter_service.parameters import After, JobId, LastEventId, Limit, checked_id, last_seen
-from shunter_service.problems import ProblemError
-from shunter_service.sse import KEEP_ALIVE, OPENING, event_stream, message, wants_stream
+from shunter_service.sse import event_stream, wants_stream
+from shunter_service.streams.feeds import EventFeed
+from shunter_service.streams.following import follow_one
 from shunter_service.views import event_view
-
-_PAGE = 200
 
 
 class EventsController(Controller):
@@ -46,8 +44,9 @@ class EventsController(Controller):
         service.lookers.note(job_id)
         if not wants_stream(request):
             return shaped(page)
-        stream = event_stream(_stream(service, request.user, job_id, last_seen(last_event_id, after)))
-        return cast("Response[EventPage]", stream)
+        seen = last_seen(last_event_id, after)
+        stream = follow_one(service, job_id, lambda watch: EventFeed(service, watch, job_id, seen))
+        return cast("Response[EventPage]", event_stream(stream))
 
 
 async def _read(service: Service, key: ApiKey, job_id: str, after: int, limit: int) -> EventPage:
@@ -62,24 +61,3 @@ async def _read(service: Service, key: ApiKey, job_id: str, after: int, limit: i
         )
 
     return await service.db.aread(read)
-
-
-async def _stream(service: Service, key: ApiKey, job_id: str, after: int) -> AsyncIterator[bytes]:
-    """Events after `after`, comments while there are none, and the end behind the last event of an ended job."""
-    yield OPENING
-    with service.tailer.watch(job_id) as watch:
-        while not service.tailer.closing:
-            change = watch.next_change()
-            try:
-                page = await _read(service, key, job_id, after, _PAGE)
-            except ProblemError:  # the record was deleted
-                return
-            for event in page.items:
-                yield message(encode(event).decode(), id_=event.seq, event=event.type)
-            after = page.next_after
-            if page.ended:
-                return
-            if not page.items:
-                service.lookers.note(job_id)
-                if not await service.tailer.wait(change, service.settings.keep_alive_s):
-                    yield KEEP_ALIVE

@@ -1,0 +1,1 @@
+"""What clients follow: feeds over what jobs report, streams over feeds, and places in streams."""
