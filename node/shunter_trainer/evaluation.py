@@ -12,8 +12,9 @@ from shunter_schemas.training import TrainingWorkload
 from torch import Tensor
 
 from shunter_trainer.data.geometry import Geometry
+from shunter_trainer.data.items import Rows
 from shunter_trainer.data.order import Indices, sample_indices
-from shunter_trainer.data.samples import Rows, Samples
+from shunter_trainer.data.samples import Samples
 from shunter_trainer.data.stream import move
 from shunter_trainer.failures import UserFault
 from shunter_trainer.gang import Gang

@@ -3,6 +3,7 @@
 TrainingFailure                 carries a reason (a slug) and a message for people
 ├── UserFault                   the document or the user's own code is wrong; names the place in the document
 ├── NonFinite                   the loss or the gradients left the real numbers and stayed there
+├── LossSpiked                  the loss jumped, and the document asks to end then
 ├── PeerLost                    another rank vanished; that rank, or its node, is the cause
 └── CheckpointFault             a checkpoint could not be written or does not belong to this training
 """
@@ -26,12 +27,19 @@ class UserFault(TrainingFailure):
     def __init__(self, pointer: str, message: str) -> None:
         super().__init__(f"{pointer}: {message}")
         self.pointer = pointer
+        self.message = message
 
 
 class NonFinite(TrainingFailure):
     """Loss or gradients are not finite."""
 
     reason = "non_finite_loss"
+
+
+class LossSpiked(TrainingFailure):
+    """The loss jumped far above those before it."""
+
+    reason = "loss_spike"
 
 
 class PeerLost(TrainingFailure):

@@ -24,6 +24,8 @@ class Places:
     output: Path
     metrics: Path | None
     generation: str
+    scratch: Path
+    """What ranks of this node prepare for each other; it may vanish with the node."""
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] = os.environ) -> Places:
@@ -33,14 +35,16 @@ class Places:
             raise UserFault("/", "SHUNTER_DOCUMENT must name the file that holds the job document")
         resume = environ.get("SHUNTER_RESUME_DIR")
         metrics = environ.get("SHUNTER_METRICS_FILE")
+        checkpoints = Path(environ.get("SHUNTER_CHECKPOINT_DIR", "checkpoints"))
         return Places(
             document=Path(document),
             inputs=Path(environ.get("SHUNTER_INPUTS_DIR", "inputs")),
-            checkpoints=Path(environ.get("SHUNTER_CHECKPOINT_DIR", "checkpoints")),
+            checkpoints=checkpoints,
             resume=Path(resume) if resume else None,
             output=Path(environ.get("SHUNTER_OUTPUT_DIR", "output")),
             metrics=Path(metrics) if metrics else None,
             generation=environ.get("SHUNTER_GENERATION", "0"),
+            scratch=Path(environ.get("SHUNTER_SCRATCH_DIR", checkpoints.parent / "scratch")),
         )
 
     def resolve(self, path: str) -> Path:
@@ -52,16 +56,45 @@ class Places:
     def files(self, path: str, pointer: str) -> list[Path]:
         """The files that a path or pattern of the document names, in an order that is the same on every node.
 
-        Raises: UserFault, with what is there instead, when there are none.
+        Raises: UserFault, with what is there instead, when there are none, or when one is a link out of its input.
         """
         place = self.resolve(path)
         found = sorted(Path(name) for name in glob.glob(str(place), recursive=True))
         files = [name for name in found if name.is_file()]
         if files:
+            self._stay_inside(path, files, pointer)
             return files
+        if broken := [name for name in found if name.is_symlink()]:
+            raise UserFault(pointer, f"{broken[0].name} is a link to nothing; put the file itself there")
         if found:
             raise UserFault(pointer, f"{path!r} is a folder; name its files, such as {path.rstrip('/') + '/*'!r}")
         raise UserFault(pointer, f"no file matches {path!r} ({_nearest(place)})")
+
+    def folder(self, path: str, pointer: str) -> Path:
+        """The folder that a path of the document names.
+
+        Raises: UserFault, with what is there instead, when there is none.
+        """
+        place = self.resolve(path)
+        if place.is_dir():
+            self._stay_inside(path, [place], pointer)
+            return place
+        if place.exists():
+            raise UserFault(pointer, f"{path!r} is a file; name a folder")
+        raise UserFault(pointer, f"there is no folder {path!r} ({_nearest(place)})")
+
+    def _stay_inside(self, path: str, found: list[Path], pointer: str) -> None:
+        """An input's files lie in the input: what a link would lead to elsewhere is no part of the job."""
+        if not path.startswith(_INPUT):
+            return
+        root = os.path.realpath(self.inputs / path.removeprefix(_INPUT).partition("/")[0])
+        if "*" in root:  # a pattern over inputs
+            root = os.path.realpath(self.inputs)
+        for file in found:
+            if os.path.commonpath((os.path.realpath(file), root)) != root:
+                raise UserFault(
+                    pointer, f"{file.name} is a link that leads out of the input; put the file itself there"
+                )
 
 
 def _nearest(place: Path) -> str:

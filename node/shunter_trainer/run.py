@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 
 import torch
 from shunter_schemas.training import TrainingWorkload
@@ -15,6 +16,7 @@ from shunter_trainer import deferred_dynamo
 from shunter_trainer.checkpoint.manifest import sweep
 from shunter_trainer.checkpoint.save import Policy, Position, Saver
 from shunter_trainer.data.build import DataSets, build_data
+from shunter_trainer.data.classes import class_names, with_classes
 from shunter_trainer.data.geometry import Geometry, cut, total_steps
 from shunter_trainer.data.samples import Unindexed
 from shunter_trainer.data.stream import Seat, open_stream
@@ -68,8 +70,10 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     reports.up()
     if task.workload.compile is not True:
         deferred_dynamo.defer()
-    data = build_data(task.workload, places)
-    built = build_model(task.workload, places)
+    data = build_data(task.workload, places, watchdog.beat)
+    for note in data.notes:
+        reports.say(f"data: {note}")
+    built = build_model(with_classes(task.workload, data.classes), places)
     for note in built.notes:
         reports.say(note)
     strategy, objective = _prepared(task, built, gang)
@@ -96,7 +100,8 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     crew.stream.close()
     with watchdog.slow_phase("export"):
         if complete:
-            export(strategy, built.release, places.output, gang, weights=task.workload.export.weights)
+            release = replace(built.release, config={**class_names(data.classes), **built.release.config})
+            export(strategy, release, places.output, gang, weights=task.workload.export.weights)
         leave(gang)
     return complete
 

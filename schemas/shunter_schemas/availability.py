@@ -37,8 +37,8 @@ class Row(NamedTuple):
     """Only for workloads of this kind."""
 
 
-_DATA: Final = _one_of("chat", "parquet", "image_folder", "webdataset", "huggingface")
-_DATA_INSTEAD: Final = "this kind of data; use sample, text, jsonl, python or synthetic"
+_DATA: Final = _one_of("webdataset")
+_DATA_INSTEAD: Final = "this kind of data; use image_folder or python"
 _FP8: Final = "fp8, which needs its own kernels and scales for every layer; use bf16"
 _SECRETS: Final = "stored secrets; leave it out"
 
@@ -61,8 +61,6 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("workload.adapter", _given, "adapters; leave it out to train all weights"),
     Row("workload.data.kind", _DATA, _DATA_INSTEAD),
     Row("workload.data.validation.kind", _DATA, _DATA_INSTEAD),
-    Row("workload.data.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
-    Row("workload.data.validation.tokenizer", _begins_with("model", "input:"), "this tokenizer; use bytes"),
     Row("workload.precision", _one_of("fp8"), _FP8),
     Row("workload.precision.compute", _one_of("fp8"), _FP8),
     Row("workload.export.weights", _one_of("adapter", "merged"), "exporting this; use full"),

@@ -50,6 +50,23 @@ class _Data(Part):
     )
 
 
+ImageSize = Annotated[
+    Count | None,
+    Field(
+        description="Height and width that images are scaled to. Null: as the model's own files say, else 224.",
+        examples=[224],
+    ),
+]
+Label = Annotated[
+    Text | None,
+    Field(
+        description="The member or column that holds the class, a whole number or a name, for models that classify "
+        "texts: every text is a sample then. Null: the tokens themselves are learned.",
+        examples=["label"],
+    ),
+]
+
+
 class _Tokens(_Data):
     tokenizer: Tokenizer = Field(
         default="bytes",
@@ -92,7 +109,10 @@ class JsonlData(_Tokens):
         description="Files, also as a pattern: `input:NAME/*.jsonl`, or relative to the source.",
         examples=["input:train/*.jsonl"],
     )
-    field: Text = Field(default="text", description="The member that holds the text.", examples=["text"])
+    field: Text = Field(
+        default="text", description="The member that holds the text, or a list of token ids.", examples=["text"]
+    )
+    label: Label = None
     packing: bool = Field(
         default=True,
         description="Whether several texts share a sample. False: one text a sample, cut or padded.",
@@ -101,7 +121,7 @@ class JsonlData(_Tokens):
 
 
 class ChatData(_Tokens):
-    """Conversations: one JSON object with `messages` a line."""
+    """Conversations: one JSON object a line (or parquet row) with `messages`, or ShareGPT's `conversations`."""
 
     kind: Literal["chat"] = Field(description="Conversations, one JSON object a line.", examples=["chat"])
     path: Path = Field(description="Files, also as a pattern.", examples=["input:train/*.jsonl"])
@@ -121,7 +141,10 @@ class ParquetData(_Tokens):
 
     kind: Literal["parquet"] = Field(description="Parquet files.", examples=["parquet"])
     path: Path = Field(description="Files, also as a pattern.", examples=["input:train/*.parquet"])
-    field: Text = Field(default="text", description="The column that holds the text.", examples=["text"])
+    field: Text = Field(
+        default="text", description="The column that holds the text, or lists of token ids.", examples=["text"]
+    )
+    label: Label = None
     packing: bool = Field(default=True, description="Whether several texts share a sample.", examples=[True])
 
 
@@ -132,9 +155,11 @@ class ImageFolderData(_Data):
     path: Path = Field(description="The folder of folders.", examples=["input:images/train"])
     transform: Target | None = Field(
         default=None,
-        description="`module:name` of a function from image to tensor. Null: resize and normalise.",
+        description="`module:name` of a function from image (Pillow) to tensor. Null: any part of the image, either "
+        "way round, for training, the middle for evaluation, scaled to `image_size` and normalised.",
         examples=["models:train_tf"],
     )
+    image_size: ImageSize = None
     workers_per_gpu: CountOrZero = Field(default=4, description="Loader processes for each rank.", examples=[8])
 
 
@@ -151,22 +176,32 @@ class WebDatasetData(_Data):
     )
     transform: Target | None = Field(
         default=None,
-        description="`module:name` of a function over one sample.",
+        description="`module:name` of a function over one sample, a mapping by the names of `fields`, that returns "
+        "one. Null: images are prepared as in `image_folder`.",
         examples=["models:train_tf"],
     )
+    image_size: ImageSize = None
     workers_per_gpu: CountOrZero = Field(default=4, description="Loader processes for each rank.", examples=[8])
 
 
 class HuggingFaceData(_Tokens):
-    """A data set of the Hugging Face hub."""
+    """A Hugging Face data set in a folder."""
 
-    kind: Literal["huggingface"] = Field(description="A data set of the Hugging Face hub.", examples=["huggingface"])
-    name: Text = Field(description="Its name.", examples=["acme/corpus"])
+    kind: Literal["huggingface"] = Field(description="A Hugging Face data set.", examples=["huggingface"])
+    name: Text = Field(
+        description="Its folder, `input:NAME[/path]` or `./path` in the source: what `save_to_disk` wrote, or the "
+        "parquet or JSON-lines files of a data set's repository. Other names are of the hub, which nodes do not reach.",
+        examples=["input:corpus"],
+    )
     revision: Text | None = Field(
         default=None, description="A revision. Null: the newest, fixed at the first attempt.", examples=["main"]
     )
     split: Text = Field(default="train", description="The split to train on.", examples=["train"])
-    field: Text = Field(default="text", description="The column that holds the text.", examples=["text"])
+    field: Text = Field(
+        default="text", description="The column that holds the text, or lists of token ids.", examples=["text"]
+    )
+    label: Label = None
+    packing: bool = Field(default=True, description="Whether several texts share a sample.", examples=[True])
 
 
 class PythonData(_Data):

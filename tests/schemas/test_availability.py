@@ -14,7 +14,7 @@ from support.documents import ABSENT, body, changed, script, tiny_lm
 
 Changes = dict[str, Any]
 LORA = {"kind": "lora", "rank": 4, "alpha": 8, "targets": ["q_proj"]}
-TEXT = {"kind": "text", "path": "input:a/b", "tokenizer": "input:tok"}
+SHARDS = {"kind": "webdataset", "path": "input:a", "samples": 8}
 
 TRAININGS: list[tuple[Changes, str]] = [
     ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
@@ -34,10 +34,8 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"inputs": {"a": {"from": "./x", "secret": "TOKEN"}}}, "/inputs/a/secret"),
     ({"workload.model": {"kind": "huggingface"}}, "/workload/model/kind"),
     ({"workload.adapter": LORA}, "/workload/adapter"),
-    ({"workload.data": {"kind": "parquet", "path": "input:a"}}, "/workload/data/kind"),
-    ({"workload.data.validation": {"kind": "chat", "path": "input:a"}}, "/workload/data/validation/kind"),
-    ({"workload.data.tokenizer": "model"}, "/workload/data/tokenizer"),
-    ({"workload.data.validation": TEXT}, "/workload/data/validation/tokenizer"),
+    ({"workload.data": SHARDS}, "/workload/data/kind"),
+    ({"workload.data.validation": SHARDS}, "/workload/data/validation/kind"),
     ({"workload.precision": "fp8"}, "/workload/precision"),
     ({"workload.precision": {"compute": "fp8"}}, "/workload/precision/compute"),
     ({"workload.export.weights": "merged"}, "/workload/export/weights"),

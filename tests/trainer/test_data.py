@@ -53,9 +53,10 @@ def test_unpacked_texts_have_a_row_each_and_padding_is_no_target(places: Places,
 
     samples = indexed(build_data(parsed(data=data), places).train)
 
-    labels = rows(samples, 0, 1, 2)["labels"]
-    assert len(samples) == 3  # "b" alone has nothing to predict
-    assert [int((row != IGNORED).sum()) for row in labels] == [12, 16, 5]
+    labels = rows(samples, 0, 1, 2, 3)["labels"]
+    assert len(samples) == 4
+    # The first byte is no target, the zero byte behind a text is one, and the third text was cut.
+    assert [int((row != IGNORED).sum()) for row in labels] == [12, 1, 15, 5]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from shunter_trainer.data.items import ItemPart, Items, Rows
 from shunter_trainer.data.order import Indices, permute
 from shunter_trainer.failures import UserFault
-from shunter_trainer.seeds import mix, seed_everything
-
-Rows = Mapping[str, Any]
-"""Tensors by name, one row a sample."""
 
 IGNORED = -100
 """The label that every loss leaves out."""
@@ -44,47 +40,6 @@ class Samples(Protocol):
         ...
 
 
-class TokenTable:
-    """Texts packed without gaps: each row is `sequence_length` tokens, and every token but the first is a target."""
-
-    def __init__(self, tokens: Tensor) -> None:
-        self._tokens = tokens
-        self.tokens_per_sample = tokens.shape[1]
-        self.sample_bytes = 8 * tokens.shape[1]
-
-    def __len__(self) -> int:
-        return self._tokens.shape[0]
-
-    def take(self, indices: Indices, epochs: Indices) -> Rows:
-        ids = self._tokens[torch.from_numpy(indices)].long()
-        return {"input_ids": ids, "labels": ids}
-
-    def targets(self, indices: Indices) -> Indices | None:
-        return None
-
-
-class PaddedTable:
-    """One text a row, cut or padded at the right; padding is no target."""
-
-    def __init__(self, tokens: Tensor, lengths: Indices) -> None:
-        self._tokens = tokens
-        self._lengths = lengths
-        self.tokens_per_sample = tokens.shape[1]
-        self.sample_bytes = 16 * tokens.shape[1]
-
-    def __len__(self) -> int:
-        return self._tokens.shape[0]
-
-    def take(self, indices: Indices, epochs: Indices) -> Rows:
-        ids = self._tokens[torch.from_numpy(indices)].long()
-        ends = torch.from_numpy(self._lengths[indices]).unsqueeze(1)
-        padding = torch.arange(ids.shape[1]).unsqueeze(0) >= ends
-        return {"input_ids": ids, "labels": ids.masked_fill(padding, IGNORED)}
-
-    def targets(self, indices: Indices) -> Indices | None:
-        return np.maximum(self._lengths[indices] - 1, 0)
-
-
 class TensorPool:
     """Random tensors: sample `i` is row `i % rows` of a pool that fits in memory."""
 
@@ -106,40 +61,6 @@ class TensorPool:
         return None
 
 
-class Mapped:
-    """The user's own map-style data set.
-
-    Random augmentation is seeded by (seed, epoch, sample), so that it too resumes exactly on any number of ranks.
-    """
-
-    tokens_per_sample = 0
-    sample_bytes = 1 << 30  # its items are fetched a step at a time
-
-    def __init__(self, dataset: Any, seed: int, target: str) -> None:
-        self._dataset = dataset
-        self._seed = seed
-        self._target = target
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def take(self, indices: Indices, epochs: Indices) -> Rows:
-        return self.collate([self.item(key) for key in zip(epochs.tolist(), indices.tolist(), strict=True)])
-
-    def targets(self, indices: Indices) -> Indices | None:
-        return None
-
-    def item(self, key: tuple[int, int]) -> Any:
-        """One sample, by (epoch, index)."""
-        epoch, index = key
-        seed_everything(mix(self._seed, epoch, index))
-        return self._dataset[index]
-
-    def collate(self, items: list[Any]) -> Rows:
-        """Items as one batch."""
-        return collate(items, self._target)
-
-
 class Unindexed:
     """The user's own iterable: read from its beginning to its end, over and over, in its own order."""
 
@@ -149,11 +70,11 @@ class Unindexed:
 
 
 class Part:
-    """Some of another set's samples: those behind positions `start` to `stop` of a fixed shuffle."""
+    """Some of another set's samples."""
 
-    def __init__(self, whole: Samples, start: int, stop: int, seed: int) -> None:
+    def __init__(self, whole: Samples, chosen: Indices) -> None:
         self._whole = whole
-        self._chosen = np.sort(permute(np.arange(start, stop, dtype=np.int64), len(whole), seed, _SPLIT_KEY))
+        self._chosen = chosen
         self.sample_bytes = whole.sample_bytes
         self.tokens_per_sample = whole.tokens_per_sample
 
@@ -171,7 +92,7 @@ _SPLIT_KEY = 0x5711  # keeps the shuffle of the split apart from those of the ep
 
 
 def split(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples]:
-    """Training and validation part; at least one sample each.
+    """Training and validation part, by a fixed shuffle; at least one sample each.
 
     Raises: UserFault when there are fewer than two samples.
     """
@@ -179,21 +100,8 @@ def split(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Sample
     if count < 2:
         raise UserFault("/workload/data/validation", f"{count} sample cannot be split; name validation data of its own")
     held_back = min(max(round(count * fraction), 1), count - 1)
-    return Part(samples, held_back, count, seed), Part(samples, 0, held_back, seed)
-
-
-def collate(items: list[Any], target: str) -> Rows:
-    """Items of a user's data set as one batch of tensors.
-
-    Raises: UserFault when an item is no mapping by name.
-    """
-    from torch.utils.data import default_collate
-
-    if not isinstance(items[0], Mapping):
-        raise UserFault(
-            "/workload/data/target",
-            f"{target} gave an item of type {type(items[0]).__name__}; "
-            "each item must be a mapping by name, since it becomes model(**batch)",
-        )
-    batch: Rows = default_collate(items)
-    return batch
+    order = permute(np.arange(count, dtype=np.int64), count, seed, _SPLIT_KEY)
+    held, rest = np.sort(order[:held_back]), np.sort(order[held_back:])
+    if isinstance(samples, Items):
+        return ItemPart(samples, rest), ItemPart(samples.still(), held)
+    return Part(samples, rest), Part(samples, held)

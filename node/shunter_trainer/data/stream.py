@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from shunter_trainer.data.geometry import Geometry
+from shunter_trainer.data.items import Items, Key, Rows, collate
 from shunter_trainer.data.order import Indices, sample_indices
-from shunter_trainer.data.samples import Mapped, Rows, Samples, Unindexed, collate
+from shunter_trainer.data.samples import Samples, Unindexed
 from shunter_trainer.failures import UserFault
 
 _BLOCK_BYTES = 2 << 20
@@ -56,7 +58,7 @@ def open_stream(samples: Samples | Unindexed, seat: Seat, workers: int) -> Strea
     """The stream that fits the samples; with `workers`, items are loaded in as many processes."""
     if isinstance(samples, Unindexed):
         return _SequentialStream(samples, seat)
-    if isinstance(samples, Mapped):
+    if isinstance(samples, Items):
         return _ItemStream(samples, seat, workers)
     return _BlockStream(samples, seat)
 
@@ -115,10 +117,11 @@ class _BlockStream:
 
 
 class _ItemStream:
-    """Items of the user's own data set, fetched a micro-batch at a time; by `workers` processes ahead of time."""
+    """Items that are made one by one, fetched a micro-batch at a time; by `workers` processes ahead of time."""
 
-    def __init__(self, samples: Mapped, seat: Seat, workers: int) -> None:
+    def __init__(self, samples: Items, seat: Seat, workers: int) -> None:
         self._seat = seat
+        workers = min(workers, os.cpu_count() or 1)
         self._batches = _loaded(samples, seat, workers) if workers else _fetched(samples, seat)
 
     def next_step(self) -> Sequence[Micro]:
@@ -130,36 +133,70 @@ class _ItemStream:
         self._batches = iter(())
 
 
-def _fetched(samples: Mapped, seat: Seat) -> Iterator[Rows]:
+def _fetched(samples: Items, seat: Seat) -> Iterator[Rows]:
     for keys in _keys(len(samples), seat):
         yield samples.collate([samples.item(key) for key in keys])
 
 
-def _loaded(samples: Mapped, seat: Seat, workers: int) -> Iterator[Rows]:
+def _loaded(samples: Items, seat: Seat, workers: int) -> Iterator[Rows]:
     from torch.utils.data import DataLoader
 
+    keyed = _Keyed(samples)
     loader: DataLoader[Any] = DataLoader(
-        _Keyed(samples),  # type: ignore[arg-type]  # torch asks for a subclass but uses __getitem__ alone
+        keyed,  # type: ignore[arg-type]  # torch asks for a subclass but uses __getitem__ alone
         batch_sampler=_keys(len(samples), seat),
         num_workers=workers,
-        collate_fn=samples.collate,
+        collate_fn=keyed.collate,
         pin_memory=seat.device.type == "cuda",
     )
-    return iter(loader)
+    batches = iter(loader)
+    while True:
+        try:
+            batch = next(batches)
+        except RuntimeError as error:
+            if "exited unexpectedly" not in str(error):
+                raise
+            raise UserFault(
+                f"{samples.pointer.rpartition('/')[0]}/workers_per_gpu",
+                "a loader process was killed, most likely for lack of memory; give fewer workers_per_gpu",
+            ) from error
+        if isinstance(batch, _Fault):
+            raise UserFault(batch.pointer, batch.message)
+        yield batch
+
+
+class _Fault(NamedTuple):
+    """A fault on its way out of a loader process, which hands errors on as text only."""
+
+    pointer: str
+    message: str
 
 
 class _Keyed:
-    def __init__(self, samples: Mapped) -> None:
+    def __init__(self, samples: Items) -> None:
         self._samples = samples
 
-    def __getitem__(self, key: tuple[int, int]) -> Any:
-        return self._samples.item(key)
+    def __getitem__(self, key: Key) -> Any:
+        try:
+            return self._samples.item(key)
+        except UserFault as fault:
+            return _Fault(fault.pointer, fault.message)
 
     def __len__(self) -> int:
         return len(self._samples)
 
+    def collate(self, items: list[Any]) -> Any:
+        """A batch, or the first fault among the items."""
+        fault = next((item for item in items if isinstance(item, _Fault)), None)
+        if fault is not None:
+            return fault
+        try:
+            return self._samples.collate(items)
+        except UserFault as found:
+            return _Fault(found.pointer, found.message)
 
-def _keys(count: int, seat: Seat) -> Iterator[list[tuple[int, int]]]:
+
+def _keys(count: int, seat: Seat) -> Iterator[list[Key]]:
     geometry = seat.geometry
     own = np.arange(geometry.rank_size, dtype=np.int64) + seat.rank * geometry.rank_size
     for start in itertools.count(seat.start, geometry.global_size):
@@ -183,7 +220,7 @@ class _SequentialStream:
         first = self._seat.rank * geometry.rank_size
         items = list(itertools.islice(self._items, geometry.global_size))
         own = range(first, first + geometry.rank_size, geometry.micro_size)
-        batches = [collate(items[i : i + geometry.micro_size], self._target) for i in own]
+        batches = [collate(items[i : i + geometry.micro_size], "/workload/data/target", self._target) for i in own]
         return [Micro(move(batch, self._seat.device)) for batch in batches]
 
     def close(self) -> None:
