@@ -156,7 +156,7 @@ class PretrainedValues:
                 raise UserFault("/workload/model/config", f"{detail}; give sizes that fit, or leave them out")
             self._direct.pop(name, None)
             self._groups.pop(name, None)
-        return fresh + wrong
+        return sorted(fresh + wrong)
 
     def _instead(self, missing: list[str]) -> str:
         return f"; they hold {_listed(self.unused)} instead" if self.unused else ""
