@@ -37,13 +37,19 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Matrices and larger decay; biases and the gains of norms (fewer than two axes) do not."""
-    decayed = [parameter for parameter in trainable(model) if parameter.ndim >= 2]
-    others = [parameter for parameter in trainable(model) if parameter.ndim < 2]
+    decayed = [parameter for parameter in trainable(model) if len(_shape(parameter)) >= 2]
+    others = [parameter for parameter in trainable(model) if len(_shape(parameter)) < 2]
     groups = [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _shape(parameter: nn.Parameter) -> torch.Size:
+    # ZeRO 3 leaves an empty tensor in the parameter's place and its shape beside it.
+    shape: torch.Size = getattr(parameter, "ds_shape", parameter.shape)
+    return shape
 
 
 def _adamw(document: Any, groups: Iterable[dict[str, Any]], fused: bool) -> torch.optim.Optimizer:

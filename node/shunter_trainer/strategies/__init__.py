@@ -10,7 +10,15 @@ from shunter_trainer.strategies.base import Strategy
 from shunter_trainer.strategies.ddp import Ddp
 from shunter_trainer.strategies.sharded import Fsdp, Hsdp
 
-_STRATEGIES: dict[str, Callable[[Any], Strategy]] = {"ddp": Ddp, "fsdp": Fsdp, "hsdp": Hsdp}
+
+def _deepspeed(document: Any) -> Strategy:
+    # Imports a second of modules, for those alone who ask for it.
+    from shunter_trainer.strategies.deepspeed import deepspeed_strategy
+
+    return deepspeed_strategy(document)
+
+
+_STRATEGIES: dict[str, Callable[[Any], Strategy]] = {"ddp": Ddp, "fsdp": Fsdp, "hsdp": Hsdp, "deepspeed": _deepspeed}
 
 
 def strategy_for(document: Any) -> Strategy:

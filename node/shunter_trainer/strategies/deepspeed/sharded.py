@@ -1,0 +1,165 @@
+"""ZeRO stages 1 to 3: optimizer state, gradients and parameters are split by DeepSpeed's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from shunter_schemas.strategies import DeepSpeedStrategy
+from torch import Tensor, nn
+
+from shunter_trainer.failures import NonFinite
+from shunter_trainer.models.materialise import materialise
+from shunter_trainer.models.objective import Batch, Objective
+from shunter_trainer.strategies.base import Parts, Stored, Strategy
+from shunter_trainer.strategies.deepspeed.engine import (
+    config_for,
+    holding,
+    maker_for,
+    recall_scheduler,
+    scheduler_memory,
+)
+from shunter_trainer.strategies.deepspeed.library import load_deepspeed, make_engine
+from shunter_trainer.strategies.deepspeed.partition import partition
+from shunter_trainer.strategies.deepspeed.shards import Shards, shards_of
+from shunter_trainer.strategies.deepspeed.state import empty_state, load_state, state_of
+from shunter_trainer.strategies.names import GROUPS, restore_groups
+
+
+class Sharded(Strategy):
+    """DeepSpeed's engine with one of its ZeRO optimizers."""
+
+    def __init__(self, document: DeepSpeedStrategy) -> None:
+        self._document = document
+        self._engine: Any
+        self._objective: Objective
+        self._module: nn.Module
+        self._shards: Shards
+        self._peak_lrs: list[float]
+        self._keeps_groups: bool
+        self._scaled_norm: Tensor | None = None
+
+    def prepare(self, parts: Parts) -> None:
+        deepspeed = load_deepspeed(parts.gang, self._document.config)
+        config = config_for(self._document, parts)
+        if self._document.zero_stage == 3:
+            partition(deepspeed, parts, config, parts.compute_dtype)
+        else:
+            materialise(parts.module.named_modules(), parts.fill, parts.gang.device)
+        optimizer = maker_for(self._document, parts)(parts.module)
+        self._peak_lrs = [float(group.get("lr", 0.0)) for group in optimizer.param_groups]
+        self._keeps_groups = parts.keeps_groups
+        self._objective, self._module = parts.objective, parts.module
+        self._autocast = (parts.gang.device.type, parts.compute_dtype)
+        if parts.compute_dtype != torch.float32:
+            parts.module.forward = _under_autocast(parts.module.forward, *self._autocast)
+        self._engine = make_engine(deepspeed, parts.module, optimizer, config)
+        self._engine.set_gradient_accumulation_boundary(True)
+        self._shards = shards_of(self._engine, parts.module)
+
+    @property
+    def peak_lr(self) -> float | None:
+        group = self._shards.optimizer.param_groups[0]
+        if "lr" not in group:
+            return None
+        return float(group["lr"]) if self._engine.lr_scheduler is not None else self._peak_lrs[0]
+
+    @property
+    def loss_scale(self) -> float | None:
+        return float(self._shards.zero.loss_scale) if self._autocast[1] == torch.float16 else None
+
+    def memory(self) -> dict[str, float]:
+        return scheduler_memory(self._engine)
+
+    def recall(self, memory: Mapping[str, float]) -> None:
+        recall_scheduler(self._engine, memory)
+
+    def compute(self, batch: Batch) -> Tensor:
+        return self._loss(batch)[1]
+
+    def outputs(self, batch: Batch) -> tuple[Any, Tensor]:
+        with torch.no_grad():
+            return self._loss(batch)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        self._engine.eval()
+        try:
+            yield
+        finally:
+            self._engine.train()
+
+    def backward(self, loss: Tensor) -> None:
+        self._engine.backward(loss, scale_wrt_gas=False)
+
+    def hold_gradients(self) -> AbstractContextManager[Any]:
+        return holding(self._engine)
+
+    def clip(self, max_norm: float | None) -> Tensor:
+        # The clipping itself is a part of DeepSpeed's step; it takes the norm from here.
+        self._shards.zero.clip_grad = max_norm or 0.0
+        self._scaled_norm = norm = self._shards.norm()
+        norm = torch.where(norm < 0, torch.inf, norm)  # so it writes "not finite"
+        return (norm / self._scale).float()
+
+    def step(self, factor: float | None, norm: Tensor | None) -> None:
+        if factor is not None:
+            for group, peak_lr in zip(self._shards.optimizer.param_groups, self._peak_lrs, strict=True):
+                group["lr"] = peak_lr * factor
+        scaled, self._scaled_norm = self._scaled_norm, None
+        # Nobody asked for the norm, so nothing is clipped: any number does, and costs no communication.
+        self._shards.presume(torch.ones(()) if scaled is None else scaled)
+        try:
+            self._engine.step()
+        except Exception as error:
+            if "already at minimum" in str(error):
+                raise NonFinite(_SCALE_COLLAPSED) from error
+            raise
+
+    def state(self) -> dict[str, Any]:
+        return state_of(self._module, self._shards)
+
+    def empty_state(self, stored: Mapping[str, Stored]) -> dict[str, Any]:
+        return empty_state(self._module, self._shards, stored)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        load_state(self._module, self._shards, state)
+        if self._keeps_groups:
+            restore_groups(self._shards.optimizer, state[GROUPS])
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        parameters = dict(self._module.named_parameters(remove_duplicate=False))
+        for name, value in self._module.state_dict().items():
+            whole = self._shards.whole(parameters[name]) if name in parameters else value
+            yield name, whole.detach().cpu()
+
+    @property
+    def _scale(self) -> float:
+        return float(getattr(self._shards.zero, "loss_scale", 1.0))
+
+    def _loss(self, batch: Batch) -> tuple[Any, Tensor]:
+        outputs = self._objective.outputs(self._engine, batch)
+        device, dtype = self._autocast
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+            return outputs, self._objective.loss(outputs, batch)
+
+
+def _under_autocast(forward: Callable[..., Any], device: str, dtype: torch.dtype) -> Callable[..., Any]:
+    """Norms, softmax and losses in fp32, whatever the parameters' type, as under every other strategy.
+
+    Around the module's own `forward`, since DeepSpeed's engine turns an autocast around itself off.
+    """
+
+    def forward_under_autocast(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device, dtype):
+            return forward(*args, **kwargs)
+
+    return forward_under_autocast
+
+
+_SCALE_COLLAPSED = (
+    "The loss scale fell to its minimum, and gradients in fp16 still overflow. Use precision bf16, lower "
+    "workload.optimizer.lr, or look for bad samples."
+)
