@@ -12,10 +12,11 @@ from torch import Tensor
 from shunter_trainer.checkpoint.save import Position, Saver
 from shunter_trainer.data.stream import Micro, Stream
 from shunter_trainer.evaluation import Evaluator
-from shunter_trainer.guards.finite import FiniteGuard
 from shunter_trainer.guards.hang import HangWatchdog
 from shunter_trainer.guards.stop import Wishes
+from shunter_trainer.measuring.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from shunter_trainer.optim.schedules import Factor
+from shunter_trainer.oversight import Oversight
 from shunter_trainer.pace import Notes, Pace
 from shunter_trainer.reports import Reports
 from shunter_trainer.strategies.base import Strategy
@@ -49,6 +50,7 @@ class Crew:
     watchdog: HangWatchdog
     wishes: Wishes
     pace: Pace
+    oversight: Oversight
     seed_step: Callable[[int], None]
     """Seeds dropout and the like for a step on this rank."""
 
@@ -61,29 +63,36 @@ class Loop:
         self._crew = crew
         self._start = start
         self._saved_step = start.step
-        self._guard = FiniteGuard()
+        self._phases = crew.oversight.phases
+        self._ending: str | None = None
         self._values: dict[str, float] = {}
         self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False
         self._always_measures = course.clip_norm is not None or crew.strategy.needs_norm
         self._began = self._saved_at = time.monotonic()
         self._next_milestone = self._milestone_after(start.step)
+        crew.oversight.recall(start.memory)
 
     def run(self) -> bool:
         """True when the training is complete, False when it was stopped on request. Its last checkpoint is saved."""
         try:
             complete = self._run()
+            self._end_trace()
             with self._crew.watchdog.slow_phase("checkpoint"):
                 self._crew.saver.wait()
         except BaseException:
             self._crew.saver.salvage(_SALVAGE_S)
             raise
+        if self._ending is not None:
+            self._crew.reports.ending(self._ending)
         return complete
 
     def _run(self) -> bool:
         for step in range(self._start.step + 1, self._course.total_steps + 1):
             self._advance(step)
             self._look(step)
+            if self._ending is not None:
+                return True
             if self._stop_agreed and step < self._course.total_steps:
                 return False
         return True
@@ -91,13 +100,18 @@ class Loop:
     def _advance(self, step: int) -> None:
         """One optimizer step."""
         crew, course = self._crew, self._course
-        strategy = crew.strategy
+        strategy, phases = crew.strategy, self._phases
+        if crew.oversight.tracer is not None:
+            self._trace(step)
+        phases.begin()
         micros = crew.stream.next_step()
+        phases.mark(DATA)
         crew.seed_step(step)
         loss = self._learn(micros[0], 1) if len(micros) == 1 else self._accumulate(micros)
         measured = self._always_measures or step >= crew.pace.next_look or step >= self._next_milestone
         norm = strategy.clip(course.clip_norm) if measured else None
         strategy.step(course.factor(step) if course.factor else None, norm)
+        phases.end(OPTIMIZER)
         crew.pace.note(loss, norm)
         crew.watchdog.beat()
 
@@ -110,12 +124,26 @@ class Loop:
 
     def _learn(self, micro: Micro, count: int) -> Tensor:
         loss = self._crew.strategy.compute(micro.batch)
+        self._phases.mark(FORWARD)
         if micro.weight is not None:
             loss = loss * micro.weight
         elif count > 1:
             loss = loss / count
         self._crew.strategy.backward(loss)
+        self._phases.mark(BACKWARD)
         return loss.detach()
+
+    def _trace(self, step: int) -> None:
+        tracer, began = self._crew.oversight.tracer, time.perf_counter()
+        with self._crew.watchdog.slow_phase("trace"):
+            if tracer is not None and (told := tracer.before(step)) is not None:
+                self._crew.reports.say(told)
+        self._crew.pace.leave_out(time.perf_counter() - began)
+
+    def _end_trace(self) -> None:
+        tracer = self._crew.oversight.tracer
+        if tracer is not None and (told := tracer.close()) is not None:
+            self._crew.reports.say(told)
 
     def _look(self, step: int) -> None:
         """When it is time to: compare notes with the other ranks, and do what was agreed on."""
@@ -136,7 +164,10 @@ class Loop:
         course = self._course
         at_end = step == course.total_steps
         saves = at_end or self._stop_agreed or self._save_agreed or _is_multiple(step, course.checkpoint.every_steps)
-        self._values.update(self._evaluate(step, at_end, saves))
+        evaluated = self._evaluate(step, at_end, saves)
+        self._values.update(evaluated)
+        self._ending = None if at_end else self._crew.oversight.ending(step, evaluated)
+        saves = saves or self._ending is not None
         values = self._publish(step)
         if saves:
             self._save(step, values)
@@ -146,7 +177,8 @@ class Loop:
     def _hear(self) -> int:
         """Read the notes that are on their way; the step that they are about."""
         notes = self._crew.pace.read()
-        self._guard.check(notes.step - len(notes.losses) + 1, notes.losses, notes.norms)
+        if (warning := self._crew.oversight.check(notes, self._crew.strategy)) is not None:
+            self._crew.reports.warning(notes.step, warning)
         self._crew.watchdog.pace(notes.step_s)
         self._stop_agreed |= notes.stop
         self._save_agreed |= notes.save
@@ -166,7 +198,7 @@ class Loop:
             values["samples_per_s"] = course.global_size / notes.step_s
             if course.tokens_per_sample:
                 values["tokens_per_s"] = values["samples_per_s"] * course.tokens_per_sample
-        return values
+        return values | self._crew.oversight.measured(self._crew.strategy, values.get("tokens_per_s"))
 
     def _publish(self, step: int) -> Mapping[str, float]:
         values, self._values = self._values, {}
@@ -188,12 +220,13 @@ class Loop:
         self._save_agreed = False
         if step == self._saved_step:
             return
-        if not self._guard.healthy:
+        if not self._crew.oversight.healthy:
             self._crew.reports.say(f"step {step}: not saved, since its loss or gradients are not finite")
             return
         worth_keeping = {name: value for name, value in values.items() if name == "loss" or name.startswith("val_")}
         passed = (step - self._start.step) * self._course.global_size
-        position = replace(self._start, step=step, samples_seen=self._start.samples_seen + passed)
+        memory = {**self._crew.strategy.memory(), **self._crew.oversight.memory()}
+        position = replace(self._start, step=step, samples_seen=self._start.samples_seen + passed, memory=memory)
         with self._crew.watchdog.slow_phase("checkpoint"):
             self._crew.saver.save(self._crew.strategy.state(), position, worth_keeping)
         self._blocked_s = self._crew.saver.blocked_s

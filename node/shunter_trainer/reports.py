@@ -32,6 +32,18 @@ class Reports:
         if error_file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
             _write_error_file(Path(error_file), message)
 
+    def warning(self, step: int, message: str) -> None:
+        """Something that people should look at, though the training goes on; from rank 0 only."""
+        if self._is_main:
+            self._write({"event": "warning", "at_step": step, "message": message})
+            self.say(f"warning: {message}")
+
+    def ending(self, message: str) -> None:
+        """How a training ended that has succeeded before its last step; from rank 0 only."""
+        if self._is_main:
+            self._write({"event": "done", "message": message})
+            self.say(message)
+
     def point(self, step: int, values: Mapping[str, float], total_steps: int, eta_s: float | None) -> None:
         """One metric point, from rank 0 only. Values that are no finite numbers are left out (JSON has none)."""
         if not self._is_main:

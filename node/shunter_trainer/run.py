@@ -23,15 +23,18 @@ from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.document import Task, read_task
 from shunter_trainer.evaluation import Evaluator
 from shunter_trainer.export import export
-from shunter_trainer.failures import UserFault, explain
+from shunter_trainer.failures import OUT_OF_MEMORY, UserFault, explain
 from shunter_trainer.gang import Gang, join, leave
 from shunter_trainer.guards.hang import HangWatchdog
+from shunter_trainer.guards.memory import memory_facts
 from shunter_trainer.guards.stop import EX_TEMPFAIL, Wishes
 from shunter_trainer.loop import Course, Crew, Loop
+from shunter_trainer.measuring.tracer import Tracer
 from shunter_trainer.models.build import Built, build_model
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.optim.optimizers import optimizer_maker
 from shunter_trainer.optim.schedules import schedule_factor
+from shunter_trainer.oversight import Oversight, work_of
 from shunter_trainer.pace import Pace
 from shunter_trainer.places import Places
 from shunter_trainer.reports import Reports
@@ -60,7 +63,7 @@ def run_rank() -> int:
 
 def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     task = read_task(places.document)
-    watchdog = HangWatchdog(reports.failure)
+    watchdog = HangWatchdog(reports.failure, fixed_s=task.workload.guards.hang_s)
     watchdog.start()
     if gang.leads_node:
         sweep(places.checkpoints)
@@ -76,8 +79,9 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     built = build_model(with_classes(task.workload, data.classes), places)
     for note in built.notes:
         reports.say(note)
-    strategy, objective = _prepared(task, built, gang)
     course, geometry = _course(task.workload, data, gang)
+    oversight = _oversight(task.workload, built, course, places, gang)
+    strategy, objective = _prepared(task, built, gang)
     start = _resumed(task, strategy, places, gang, reports)
     every = task.workload.log_every_steps
     crew = Crew(
@@ -91,6 +95,7 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
         watchdog=watchdog,
         wishes=wishes,
         pace=Pace(gang, start.step, None if every == "auto" else every),
+        oversight=oversight,
         seed_step=step_seeder(task.workload.seed, gang),
     )
     # What was made so far lives to the end: the collector need not look at it in every step.
@@ -144,6 +149,17 @@ def _course(workload: TrainingWorkload, data: DataSets, gang: Gang) -> tuple[Cou
     return course, geometry
 
 
+def _oversight(workload: TrainingWorkload, built: Built, course: Course, places: Places, gang: Gang) -> Oversight:
+    evaluation, profile = workload.evaluation, workload.profile
+    return Oversight(
+        gang.device,
+        workload.guards,
+        evaluation.early_stopping if evaluation is not None else None,
+        work_of(built.module, built.release.config, course.tokens_per_sample, gang),
+        Tracer(profile, places.output, gang) if profile is not None else None,
+    )
+
+
 def _evaluator(
     workload: TrainingWorkload, data: DataSets, objective: Objective, geometry: Geometry, gang: Gang
 ) -> Evaluator | None:
@@ -169,12 +185,15 @@ def _resumed(task: Task, strategy: Strategy, places: Places, gang: Gang, reports
     saved = load_checkpoint(folder, strategy, gang)
     if saved.workload_sha256 != task.digest:
         reports.say(f"{folder.name} was saved under another document; its weights are taken over all the same")
+    strategy.recall(saved.memory)
     reports.say(f"resumed from {folder.name} in {time.perf_counter() - began:.2f} s")
-    return Position(saved.step, saved.samples_seen, task.digest, gang.world_size, task.strategy.kind)
+    return replace(fresh, step=saved.step, samples_seen=saved.samples_seen, memory=saved.memory)
 
 
 def _report(error: BaseException, reports: Reports) -> None:
     reason, message = explain(error)
+    if reason == OUT_OF_MEMORY:
+        message = f"{message} {memory_facts()}"
     if isinstance(error, UserFault) and error.__cause__ is None:
         print(f"error: {error}", file=sys.stderr, flush=True)
     else:

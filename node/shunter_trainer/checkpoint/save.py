@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Position:
     workload_sha256: str
     world_size: int
     strategy: str
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """Small numbers that go on from here: the loss scale, what early stopping has seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from shunter_trainer.failures import NonFinite
+from shunter_trainer.optim.loss_scale import LEAST
 
 PATIENCE_STEPS = 5
 
@@ -22,11 +23,24 @@ class FiniteGuard:
         """Whether the newest step was good; nothing else is worth a checkpoint."""
         return self._bad_in_a_row == 0
 
-    def check(self, first_step: int, losses: Sequence[float], norms: Sequence[float | None]) -> None:
+    def check(
+        self,
+        first_step: int,
+        losses: Sequence[float],
+        norms: Sequence[float | None],
+        loss_scale: float | None = None,
+    ) -> None:
         """Look at consecutive steps; a norm is None where it was not measured.
+
+        Under a loss scale (fp16), gradients may overflow now and then: the scale falls, and only its fall below 1 is
+        a fault.
 
         Raises: NonFinite after too many bad ones in a row.
         """
+        if loss_scale is not None:
+            if loss_scale < LEAST:
+                raise NonFinite(_COLLAPSED.format(step=first_step + len(losses) - 1, scale=loss_scale))
+            norms = [None] * len(losses)
         for offset, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
             if math.isfinite(loss) and (norm is None or math.isfinite(norm)):
                 self._bad_in_a_row = 0
@@ -39,3 +53,10 @@ class FiniteGuard:
                     "Lower workload.optimizer.lr, lengthen the warm-up, set workload.gradient_clip_norm, "
                     "or look for bad samples."
                 )
+
+
+_COLLAPSED = (
+    "At step {step} the loss scale of fp16 fell to {scale:g}: gradients overflow even unscaled. Use precision bf16 "
+    "(weights that were trained in bf16 often do not fit into fp16), lower workload.optimizer.lr, or set "
+    "workload.gradient_clip_norm."
+)

@@ -1,6 +1,7 @@
 """The hang watchdog: when no step ends for far too long, show where every thread stands, and end the rank.
 
-A rank that hangs alone holds all others in a collective; ending it breaks their connections, so that the gang ends.
+A rank that hangs alone holds all others in a collective; ending it breaks their connections, so that the gang ends. So
+that the log shows where all of them stood, each waits a little between showing its threads and ending.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ REASON = "hang"
 _STDERR = 2  # the descriptor: it works whatever became of sys.stderr
 _LEAST_S = 60.0
 _MEDIANS = 20.0
+_GRACE_S = 5.0
+"""Ranks notice a hang about a second apart; the first to end would hide the others' places."""
 _SLOW_PHASE_S = 1800.0
 """Allowed where no step ends by nature: start-up, loading, the last checkpoint, export."""
 
@@ -27,10 +31,14 @@ _SLOW_PHASE_S = 1800.0
 class HangWatchdog:
     """A thread that expects `beat` to be called again and again."""
 
-    def __init__(self, report: Callable[[str, str], None], least_s: float = _LEAST_S) -> None:
-        """`report(reason, message)` is called before the process ends."""
+    def __init__(
+        self, report: Callable[[str, str], None], least_s: float = _LEAST_S, fixed_s: float | None = None
+    ) -> None:
+        """`report(reason, message)` is called before the process ends. `fixed_s`: what a step may take, whatever."""
         self._report = report
         self._least_s = least_s
+        self._fixed_s = fixed_s
+        self._main = threading.main_thread().ident
         self._steps_s: deque[float] = deque(maxlen=64)
         self._allowed_s = _SLOW_PHASE_S
         self._what = "start-up"
@@ -49,7 +57,7 @@ class HangWatchdog:
         """What a step takes now; from the first call on steps are watched closely."""
         self._steps_s.append(step_s)
         self._what = "step"
-        self._allowed_s = max(self._least_s, _MEDIANS * statistics.median(self._steps_s))
+        self._allowed_s = self._fixed_s or max(self._least_s, _MEDIANS * statistics.median(self._steps_s))
         self.beat()
 
     @contextmanager
@@ -67,7 +75,7 @@ class HangWatchdog:
     def _watch(self) -> None:
         while True:
             # A hang that keeps Python's lock stops this thread too; faulthandler's own timer needs no lock.
-            faulthandler.dump_traceback_later(2 * self._allowed_s + 5, exit=True, file=_STDERR)
+            faulthandler.dump_traceback_later(self._allowed_s + min(self._allowed_s, 2.0), exit=True, file=_STDERR)
             time.sleep(min(1.0, self._allowed_s / 4))
             silent_s = time.monotonic() - self.last_beat
             if silent_s > self._allowed_s:
@@ -78,5 +86,13 @@ class HangWatchdog:
         message = f"No {self._what} ended for {silent_s:.0f} s (allowed: {self._allowed_s:.0f} s)."
         print(f"{message} Where every thread stands:", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True, file=_STDERR)
-        self._report(REASON, f"{message} The rank's stderr shows where it stood.")
+        self._report(REASON, f"{message} It stood {self._place()}. Every rank's stderr shows where all threads stood.")
+        time.sleep(min(_GRACE_S, self._allowed_s))
         os._exit(1)
+
+    def _place(self) -> str:
+        """Where the main thread stands, outside of torch: a rank in a collective is seldom the one that hangs."""
+        frame = sys._current_frames().get(self._main or 0)
+        stack = traceback.extract_stack(frame) if frame is not None else []
+        told = [f"in {entry.name} ({os.path.basename(entry.filename)}:{entry.lineno})" for entry in stack]
+        return told[-1] if told else "in no frame of Python"

@@ -57,7 +57,8 @@ class Ddp(TorchStrategy):
         """By DDP's own clocks, in every hundredth backward pass: reducing buckets that nothing else ran beside."""
         if not isinstance(self._runner, DistributedDataParallel):
             return None
-        measured: Any = self._runner._get_ddp_logging_data()
+        runner: Any = self._runner
+        measured = runner._get_ddp_logging_data()
         reducing, hidden = (measured.get(f"avg_backward_{name}_time") for name in ("comm", "compute_comm_overlap"))
         return None if not reducing or hidden is None else max(reducing - hidden, 0) / 1e9
 
