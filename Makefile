@@ -34,7 +34,11 @@ type: setup ## mypy strict and pyright
 generate: setup ## write openapi.json, the JSON Schemas and the generated pages anew
 	$(RUN)/python -m shunter_schemas.generate && $(RUN)/python -m shunter_service.openapi && $(RUN)/python docs/generate
 
-clean: ## remove the environment and the demo's data
-	rm -rf $(VENV) .shunter dist build
+docs: setup ## build the documentation into site/, without the network
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
+	@echo 'site/ is built; read it: $(RUN)/python -m http.server --directory site --bind 127.0.0.1'
 
-.PHONY: help setup demo test fmt lint type generate clean
+clean: ## remove the environment and the demo's data
+	rm -rf $(VENV) .shunter dist build site
+
+.PHONY: help setup demo test fmt lint type generate docs clean

@@ -27,7 +27,7 @@ _HEAD = """# The job document, version 1
 One JSON object says what to train, how to spread it over GPUs, and within which limits. `POST /v1/jobs` takes it as it
 stands; `shunter validate FILE` checks it without a service. Fields that are not listed here are refused. Units stand in
 the names: `_s` seconds, `_gib` gibibytes, `_usd` US dollars. The schema for editors and other programs is
-[`job.schema.json`](../schemas/shunter_schemas/json/job.schema.json).
+printed by `shunter schema`, and served at `/v1/schemas/job.json`.
 """
 
 _NOT_YET = """## Not in this release yet

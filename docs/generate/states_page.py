@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import State
 from shunter_store.lifecycle import OUTCOME, TABLE, Effect
@@ -36,13 +34,13 @@ def text() -> str:
         (f"`{row.state}`", f"`{row.trigger}`", f"`{row.target}`" if row.target else "by reason", _effect(row.effect))
         for row in TABLE
     )
-    reasons = ((f"`{reason}`", f"`{end}`", *MEANINGS[reason]) for reason, end in OUTCOME.items())
+    reasons = ((f"[`{reason}`](reasons/{reason}.md)", f"`{end}`", *MEANINGS[reason]) for reason, end in OUTCOME.items())
     parts = [
         _HEAD,
         *table(("state", "what is true"), states),
-        "\n## Drawn\n\n```mermaid",
-        *_drawing(),
-        "```\n\n## What leads where\n",
+        "\n## Drawn\n",
+        "![The states of a job, and what leads from one to another](images/states.svg)\n",
+        "## What leads where\n",
         *table(("in", "on", "goes to", "then"), moves),
         "\n## Reasons\n\nThe first reason to stop wins, and decides how the job ends. The list is open: it may grow.\n",
         *table(("reason", "ends", "meaning", "way out"), reasons),
@@ -52,14 +50,3 @@ def text() -> str:
 
 def _effect(effect: Effect) -> str:
     return "" if effect is Effect.NOTHING else str(effect)
-
-
-def _drawing() -> Iterator[str]:
-    yield "stateDiagram-v2"
-    yield "    [*] --> queued"
-    for row in TABLE:
-        if row.target is not None and row.target is not row.state:
-            yield f"    {row.state} --> {row.target}: {row.trigger}"
-    for end in dict.fromkeys(OUTCOME.values()):
-        yield f"    stopping --> {end}: nodes_gone"
-        yield f"    {end} --> [*]"

@@ -25,7 +25,9 @@ class BundleLimits:
     """What a source archive may hold."""
 
     max_entries: int = 20_000
+    """Files and folders."""
     max_unpacked_bytes: int = 4 << 30
+    """All of it, unpacked."""
     max_ratio: int = 200
     """Unpacked bytes per packed byte; asked of archives that unpack to 16 MiB or more."""
 

@@ -19,6 +19,7 @@ class WorkerSettings(DataSettings):
     public_url: str = ""
     """Where nodes on other machines reach the API; empty: only nodes that share the file system can run."""
     log_level: str = "INFO"
+    """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
     @property
     def run_dir(self) -> Path:
