@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 from shunter_agent.files import read_json
+
+HANDLE_VARIABLE = "SHUNTER_NODE_HANDLE"
+"""The provider's name of this machine, set by plugins that know it when the agent starts."""
 
 
 class Address(NamedTuple):
@@ -32,6 +36,7 @@ class LaunchFile:
             raise ValueError(f"{path} lacks {', '.join(missing)}")
         self._found = found
         self.node: str = found["node"]
+        self.handle = os.environ.get(HANDLE_VARIABLE) or None
         self.lease: dict[str, Any] = found.get("lease") or {}
         self.ends_machine: bool = bool(found.get("ends_machine", False))
 

@@ -98,6 +98,7 @@ class Sync(threading.Thread):
             "protocol": PROTOCOL,
             "node": self._launch.node,
             "journal_id": batch.journal_id,
+            "handle": self._launch.handle,
             "status": self._status(),
         }
         return to_json(head)[:-1] + b',"records":[' + b",".join(batch.records) + b"]}"

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 CONTRACT_VERSION = 1
 
+HANDLE_VARIABLE = "SHUNTER_NODE_HANDLE"
+"""Set it in the agent's environment where the handle is known then: the service tells twins apart by it."""
+
 
 class Fault(StrEnum):
     """What went wrong, in words that the core knows; beside each, the one thing that the caller does next."""

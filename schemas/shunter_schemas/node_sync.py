@@ -184,6 +184,8 @@ class SyncRequest(_Message):
     """The node's token (`shn-…`)."""
     journal_id: str
     """New whenever the journal starts anew; the cursor belongs to it."""
+    handle: str | None = None
+    """The provider's name of this machine, where the agent knows it. Another than the ledger's: it is a twin."""
     status: NodeStatus
     records: list[Record] = Field(default_factory=list, max_length=2000)
 

@@ -1,5 +1,6 @@
 """One exchange with an agent: everything durable once, and only what is current moves the job."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -106,6 +107,46 @@ def test_a_journal_that_starts_anew_is_taken_from_its_beginning(database: Databa
 
     assert answer.acknowledged == 1
     assert len(told(database, node, "node.boot")) == 2
+
+
+def test_a_twin_is_sent_away_and_nothing_of_it_is_kept(database: Database) -> None:
+    node = one_node(database)
+    database.write(lambda conn: ledger.record_handle(conn, node.id, "i-1"))
+    exchange(database, node, boot(1), journal="ours", handle="i-1")
+
+    answer = exchange(database, node, boot(1), ("done", 2, {}), journal="twins", handle="i-2")
+
+    assert (answer.acknowledged, answer.desired.phase) == (0, Phase.RELEASE)
+    assert "twin of i-1" in answer.desired.reason
+    assert (row(database, node).journal_id, row(database, node).acknowledged) == ("ours", 1)
+    assert [member.ended for member in facts(database, node).nodes] == [None]
+
+
+def test_a_machine_that_proves_to_be_the_ledgers_speaks_again_after_its_twin_did(database: Database) -> None:
+    node = one_node(database)
+    exchange(database, node, boot(1), journal="ours", handle="i-1")
+    exchange(database, node, boot(1), journal="twins", handle="i-2")
+    database.write(lambda conn: ledger.record_handle(conn, node.id, "i-1"))
+
+    answer = exchange(database, node, ("note", 2, {}), journal="ours", handle="i-1")
+
+    assert (answer.acknowledged, answer.desired.phase) == (2, Phase.RUN)
+    assert row(database, node).journal_id == "ours"
+
+
+@pytest.mark.parametrize(("silent_s", "speaks"), [(30, "new"), (90, "old")])
+def test_an_older_journal_speaks_again_when_the_newer_one_is_no_longer_heard(
+    database: Database, silent_s: float, speaks: str
+) -> None:
+    node = one_node(database)
+    exchange(database, node, boot(1), journal="old")
+    exchange(database, node, boot(1), journal="new")
+    heard_at = datetime.now(UTC) - timedelta(seconds=silent_s)
+    set_node(database, node, last_sync_at=heard_at)
+
+    exchange(database, node, ("note", 2, {}), journal="old")
+
+    assert row(database, node).journal_id == speaks
 
 
 def test_a_gap_is_asked_for_once_and_then_told_of(database: Database) -> None:

@@ -20,12 +20,14 @@ def sync_request(
     journal: str = "journal",
     phase: NodePhase = "running",
     generation: int = 1,
+    handle: str | None = None,
 ) -> SyncRequest:
     """One exchange of the node."""
     return SyncRequest(
         protocol=PROTOCOL,
         node=node.token,
         journal_id=journal,
+        handle=handle,
         status=NodeStatus(phase=phase, generation=generation),
         records=[made if isinstance(made, Record) else record(*made) for made in records],
     )

@@ -33,6 +33,8 @@ from shunter_store.texts import clean_text
 _DEFAULT_PACE: Final = Pace()
 _LARGEST_SEQ: Final = 1 << 62
 _LONGEST_JOURNAL_ID: Final = 100
+_SILENT_S: Final = 60.0
+_TWIN_AGAIN_S: Final = 60.0
 _SETTLING_S: Final = 30.0
 """After this long without a change of what is desired, a node that holds or starts need not come every 0.2 s."""
 
@@ -74,6 +76,8 @@ class _Scene:
     checkpoint_wish: int
     watched: bool
     desired_age_s: float
+    silent_s: float | None
+    """Since the journal that speaks for the node was heard; None: none was yet."""
 
 
 @dataclass(slots=True)
@@ -85,7 +89,7 @@ class _Cursor:
     past_journals: dict[str, int]
     gap_at: int | None = None
     current: bool = True
-    """False: the journal is one that the agent gave up before; it cannot say how things stand."""
+    """False: the journal is one that the agent gave up before, or a twin's; it cannot say how things stand."""
     fresh: list[Record] | None = None
 
 
@@ -98,6 +102,7 @@ _MORE_COLUMNS: Final = (
     func.coalesce(jobs.c.checkpoint_wish, 0),
     func.coalesce(watches.c.until >= db_now(), False),
     db_now() - type_coerce(nodes.c.desired_at, Double),
+    db_now() - type_coerce(nodes.c.last_sync_at, Double),
 )
 _SCENE = (
     select(*COLUMNS, *_MORE_COLUMNS)
@@ -190,6 +195,8 @@ def ingest(
         now: the time that leases count from.
     """
     scene = _scene(conn, node.id)
+    if _is_twin(scene.node, request):
+        return _sent_away(scene.node)
     cursor = _advance(scene, request)
     told_anew = cursor.current and _tells_anew(scene, request.status)
     if cursor.fresh and scene.job_state is not None:
@@ -214,9 +221,21 @@ def _scene(conn: Connection, node_id: str) -> _Scene:
     return _Scene(NodeRow(*row[: len(COLUMNS)]), *row[len(COLUMNS) :])
 
 
+def _is_twin(node: NodeRow, request: SyncRequest) -> bool:
+    """Whether this is another machine than the ledger's, made under the same token by a create that was sent twice."""
+    return None not in (node.handle, request.handle) and node.handle != request.handle
+
+
+def _sent_away(node: NodeRow) -> Ingested:
+    """What a twin is told, until the reaper has ended it. Nothing of it is kept."""
+    reason = f"this machine is a twin of {node.handle}"
+    desired = Desired(phase=Phase.RELEASE, handle=node.handle or "", reason=reason)
+    return Ingested(0, desired, Lease(), _TWIN_AGAIN_S, upload_logs=False)
+
+
 def _advance(scene: _Scene, request: SyncRequest) -> _Cursor:
     """Pick the records that are new, and move the cursor of their journal behind them."""
-    cursor = _cursor_of(scene, clean_text(request.journal_id, _LONGEST_JOURNAL_ID))
+    cursor = _cursor_of(scene, request)
     fresh = {record.seq: record for record in request.records if cursor.acknowledged < record.seq < _LARGEST_SEQ}
     if not fresh:
         return cursor
@@ -232,15 +251,24 @@ def _advance(scene: _Scene, request: SyncRequest) -> _Cursor:
     return cursor
 
 
-def _cursor_of(scene: _Scene, journal_id: str) -> _Cursor:
+def _cursor_of(scene: _Scene, request: SyncRequest) -> _Cursor:
+    """The newest journal speaks for the node: an agent that lost its own began another.
+
+    An older one that is known to be the ledger's machine, or that alone is still heard, was pushed aside by a twin.
+    """
     node, past = scene.node, dict(scene.past_journals)
+    journal_id = clean_text(request.journal_id, _LONGEST_JOURNAL_ID)
     if journal_id == node.journal_id:
         return _Cursor(journal_id, node.acknowledged, past)
-    if journal_id in past:
-        return _Cursor(journal_id, past[journal_id], past, current=False)
+    acknowledged = past.pop(journal_id, None)
+    proven = request.handle is not None and request.handle == node.handle
+    silent = scene.silent_s is not None and scene.silent_s > _SILENT_S
+    if acknowledged is not None and not proven and not silent:
+        past[journal_id] = acknowledged
+        return _Cursor(journal_id, acknowledged, past, current=False)
     if node.journal_id is not None:
         past[node.journal_id] = node.acknowledged
-    return _Cursor(journal_id, 0, past)
+    return _Cursor(journal_id, acknowledged or 0, past)
 
 
 def _keep(conn: Connection, scene: _Scene, cursor: _Cursor, *, wake: bool) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from shunter_providers.contract import Fault, Launch, NodeCondition, ProviderError, Scope
+from shunter_providers.contract import HANDLE_VARIABLE, Fault, Launch, NodeCondition, ProviderError, Scope
 from shunter_providers.machine import processes
 from shunter_providers.machine.folders import MARK, NodeFolder
 
@@ -72,7 +72,7 @@ def end(folder: NodeFolder) -> bool:
 def _node_environment(ours: Mapping[str, str], launch: Mapping[str, str], token: str) -> dict[str, str]:
     """The worker's environment without what belongs to the service itself."""
     kept = {name: value for name, value in ours.items() if not name.startswith(_NOT_FOR_NODES)}
-    return {**kept, **launch, MARK: token}
+    return {**kept, **launch, MARK: token, HANDLE_VARIABLE: token}
 
 
 def _wait_until(done: Callable[[], bool], timeout_s: float) -> None:
