@@ -195,7 +195,7 @@ class Generation:
         self._gang.sweep()
         ends = self._gang.ends
         if all(end.exit_code == 0 for end in ends) and (self._stop is None or not any(end.ours for end in ends)):
-            self._end("done", {"exit_code": 0})
+            self._end("done", {"exit_code": 0, "message": self._watch.ending})
             return
         failed_first = any(end.failed and not end.ours for end in ends)
         if self._stop is not None and not failed_first:

@@ -7,6 +7,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from shunter_agent.files import cut
 from shunter_agent.journal import Entry
 from shunter_agent.tails import LineTail
 from shunter_agent.tuning import Tuning
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from shunter_agent.prints import Printed
 
 POINTS_PER_RECORD = 64
+MOST_WARNINGS = 100
 NAMES_IN_PROGRESS = 100
 LARGEST_STEP = 1 << 53
 _OF_THE_POINT = frozenset({"step", "total_steps", "eta_s", "at", "event"})
@@ -70,17 +72,26 @@ class Feed:
 
 
 class RankTail:
-    """One rank's metrics file: its points, and the events by which it tells that it is up, or why it fails."""
+    """One rank's metrics file: its points, and the events by which it says that it is up, warns, or how it ends."""
 
     def __init__(self, path: str) -> None:
         self._lines = LineTail(path)
         self.up = False
         self.failure: dict[str, Any] = {}
+        self.ending = ""
+        """How a training ended that succeeded before its last step."""
+        self._warnings: list[dict[str, Any]] = []
+        self._warned = 0
 
     def read(self, feed: Feed | None, final: bool = False) -> bool:
         """Read what is new; points go to the feed if there is one. Returns whether there was any usable line."""
         lines = self._lines.read_all() if final else self._lines.read()
         return any([self._take(line, feed) for line in lines])  # noqa: C419 - every line has to be taken
+
+    def take_warnings(self) -> list[dict[str, Any]]:
+        """What the program warned of since the last call."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     def _take(self, line: str, feed: Feed | None) -> bool:
         try:
@@ -93,9 +104,19 @@ class RankTail:
             self.up = True
         elif found.get("event") == "failure":
             self.failure = found
+        elif found.get("event") == "done":
+            self.ending = cut(str(found.get("message") or ""))
+        elif found.get("event") == "warning":
+            self._warn(found)
         elif feed is not None and "step" in found:
             feed.add(found)
         return True
+
+    def _warn(self, found: dict[str, Any]) -> None:
+        if self._warned < MOST_WARNINGS:
+            self._warned += 1
+            message = cut(str(found.get("message") or ""))
+            self._warnings.append({"at_step": _step(found.get("at_step")), "message": message})
 
 
 class PrintTail:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, NamedTuple
 
+from shunter_agent.debugging import SWITCH, debug_environment
 from shunter_agent.layout import Layout
 from shunter_agent.processes import MARK
 from shunter_agent.substitution import substitute_values
@@ -88,7 +89,10 @@ def node_environment(crew: Crew, values: Mapping[str, str]) -> dict[str, str]:
     """What every process of the generation on this node gets; `values` are the substitutions."""
     environment = inherited(os.environ)
     environment.update(_defaults(crew))
-    environment.update(substitute_values((crew.document.get("environment") or {}).get("variables") or {}, values))
+    variables = substitute_values((crew.document.get("environment") or {}).get("variables") or {}, values)
+    dumps = os.path.join(crew.layout.outputs(crew.generation), "flight-recorder")
+    environment.update(debug_environment(variables.get(SWITCH, ""), dumps))
+    environment.update(variables)
     environment["PATH"] = os.pathsep.join([os.path.dirname(crew.ready.python), environment.get("PATH") or os.defpath])
     if crew.ready.virtual_env:
         environment["VIRTUAL_ENV"] = crew.ready.virtual_env

@@ -37,9 +37,19 @@ class Watch:
         if self._prints is not None and any(member.process.rank == 0 for member in members):
             self._prints.read(self._feed, final)
         entries = [entry for member in members if not member.up for entry in self._ups(member)]
+        entries += [
+            Entry("warning", self._generation, {"rank": rank, **warning})
+            for rank, tail in self._tails.items()
+            for warning in tail.take_warnings()
+        ]
         due = self._feed.due(self._generation, final)
         self.told = self.told or bool(due)
         return entries + due
+
+    @property
+    def ending(self) -> str:
+        """How a training ended that succeeded before its last step; empty for any other."""
+        return next((tail.ending for tail in self._tails.values() if tail.ending), "")
 
     def last_words(self, member: Member) -> list[Entry]:
         """Read an ended member's metrics file to its end, so that `member.ended` holds what it said of its failure."""

@@ -124,6 +124,32 @@ def test_the_documents_variables_may_change_what_is_only_a_default(tmp_path: Pat
     assert found["CUDA_VISIBLE_DEVICES"] == ""
 
 
+@pytest.mark.parametrize(
+    ("level", "distributed", "subsystems"), [("1", "INFO", None), ("2", "DETAIL", "ALL"), ("0", None, None)]
+)
+def test_one_switch_turns_debug_output_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, distributed: str | None, subsystems: str | None
+) -> None:
+    for name in ("TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "TORCH_FR_DUMP_TEMP_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    document = {"environment": {"variables": {"SHUNTER_DEBUG": level}}}
+
+    found = plan_processes(crew(tmp_path, SCRIPT, document=document))[0].environment
+
+    dumps = found.get("TORCH_FR_DUMP_TEMP_FILE")
+    assert (found.get("TORCH_DISTRIBUTED_DEBUG"), found.get("NCCL_DEBUG_SUBSYS")) == (distributed, subsystems)
+    assert dumps == (f"{tmp_path}/outputs/3/flight-recorder/rank_" if distributed else None)
+    assert dumps is None or os.path.isdir(os.path.dirname(dumps))
+
+
+def test_what_debugging_sets_is_the_documents_to_change(tmp_path: Path) -> None:
+    document = {"environment": {"variables": {"SHUNTER_DEBUG": "1", "NCCL_DEBUG": "WARN"}}}
+
+    found = plan_processes(crew(tmp_path, SCRIPT, document=document))[0].environment
+
+    assert (found["NCCL_DEBUG"], found["TORCH_CPP_LOG_LEVEL"]) == ("WARN", "INFO")
+
+
 def test_what_the_agent_inherited_does_not_leak_into_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHUNTER_DATABASE_URL", "secret")
     monkeypatch.setenv("WORLD_SIZE", "77")

@@ -105,6 +105,36 @@ def test_a_trainers_ranks_are_up_when_they_say_so(service: NodeService, make_age
     assert [data["rank"] for data in service.data("rank_up")] == [1]
 
 
+def test_warnings_and_an_early_end_are_told(service: NodeService, make_agent: AgentMaker) -> None:
+    lines = [
+        {"event": "up"},
+        {"event": "warning", "at_step": 7, "message": "the loss jumped"},
+        {"event": "done", "message": "stopped early at step 9"},
+    ]
+    program = (
+        "import os\n"
+        "with open(os.environ['SHUNTER_METRICS_FILE'], 'a') as metrics:\n"
+        f"    metrics.write({''.join(json.dumps(line) + chr(10) for line in lines)!r})"
+    )
+    trainer(make_agent(), program).start()
+    service.run(assignment(TRAINING))
+
+    service.wait_for("drained")
+
+    assert service.data("warning") == [{"rank": 0, "at_step": 7, "message": "the loss jumped"}]
+    assert service.data("done") == [{"exit_code": 0, "message": "stopped early at step 9"}]
+
+
+def test_a_program_that_warns_without_end_is_told_in_part(tmp_path: Path) -> None:
+    tail, _ = read(tmp_path / "m", *[{"event": "warning", "message": str(number)} for number in range(200)])
+
+    warnings = tail.take_warnings()
+
+    assert len(warnings) == 100
+    assert warnings[0] == {"at_step": None, "message": "0"}
+    assert tail.take_warnings() == []
+
+
 def test_what_a_rank_says_of_its_failure_is_told(service: NodeService, make_agent: AgentMaker) -> None:
     program = (
         "import json, os, time\n"

@@ -73,6 +73,12 @@ def test_a_failure_carries_the_message_and_exit_code_of_the_first_failing_rank()
     assert (said.node_id, said.message, said.exit_code) == ("node_1", "ValueError: x", 1)
 
 
+def test_a_gang_that_is_done_carries_what_a_node_has_to_say_of_it() -> None:
+    said = verdict(GangFacts("job", 1, 2, 2, (done(0, message="stopped early"), done(1))))
+
+    assert (said.outcome, said.message) == (Outcome.DONE, "stopped early")
+
+
 @pytest.mark.parametrize(
     ("ranks_up", "world_size", "nodes", "all_up"),
     [

@@ -119,7 +119,7 @@ def verdict(facts: GangFacts) -> Verdict:
     """Judge a gang. All done is final, even when nodes are gone by now; else the first cause of a failure counts."""
     members = facts.members
     if members and all(node.ended is End.DONE for node in members):
-        return Verdict(Outcome.DONE)
+        return Verdict(Outcome.DONE, message=next((node.message for node in members if node.message), ""))
     failed = [node for node in members if node.ended is End.FAILED]
     if failed:
         return _failure(min(failed, key=_blame))

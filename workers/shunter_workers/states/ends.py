@@ -34,7 +34,7 @@ _USER_REASONS: Final[Mapping[str, Reason]] = {
 
 def stop_if_done(view: View) -> Decision | None:
     """Every rank was done: sticky, whatever is asked for meanwhile."""
-    return stop(Reason.DONE) if view.verdict.outcome is Outcome.DONE else None
+    return stop(Reason.DONE, view.verdict.message or None) if view.verdict.outcome is Outcome.DONE else None
 
 
 def stop_if_asked(view: View) -> Decision | None:

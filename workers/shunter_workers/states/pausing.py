@@ -36,7 +36,7 @@ def judge_pausing(view: View) -> Decision | None:
     if view.memory.pausing != view.job.generation:
         return None
     if view.verdict.outcome is Outcome.DONE:
-        return stop(Reason.DONE)
+        return stop(Reason.DONE, view.verdict.message or None)
     return stop_for_user_failure(view) if view.verdict.outcome is Outcome.USER_FAILURE else None
 
 
