@@ -90,7 +90,9 @@ class ProjectWatch:
             self._since, self._known = await self._db.aread(
                 lambda conn: (job_changes.now(conn), dict(job_changes.running(conn, self.project)))
             )
+            await self._look_at_changes(tell=False)
             self._ready.set()
+            return
         before = self._behind
         await self._look_at_changes()
         if progress_too:
@@ -99,7 +101,7 @@ class ProjectWatch:
             for wake in self.wakes:
                 wake.set()
 
-    async def _look_at_changes(self) -> None:
+    async def _look_at_changes(self, *, tell: bool = True) -> None:
         oldest = self._since - self.overlap_s
         after: job_changes.Moment = (oldest, "")
         recent: dict[str, _Version] = {}
@@ -110,7 +112,7 @@ class ProjectWatch:
             for row in rows:
                 self._since = max(self._since, row.updated_at.timestamp())
                 recent[row.id] = version = _version(row, progress.get(row.id))
-                if self._known.get(row.id) != version:
+                if tell and self._known.get(row.id) != version:
                     self._add(row, progress.get(row.id))
             self._known.update(recent)
             if len(rows) < _PAGE:
