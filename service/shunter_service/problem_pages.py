@@ -141,7 +141,8 @@ PAGES: Final[Mapping[str, Page]] = {
         "`errors` names every fault with a pointer into your document, the nearest known name, and what to write "
         "instead. `shunter validate FILE` says the same without a service; the reference lists every field.",
         "2 faults were found",
-        (Fault("/workload/batch/global_size", "15 samples do not divide over 2 ranks (/resources/cpu_processes); use 14 or 16"),
+        (Fault("/workload/batch/global_size", "15 samples do not divide over 2 ranks "
+               "(/resources/cpu_processes); use 14 or 16"),
          Fault("/workload/modle", "unknown field; did you mean `model`?"))),
     "invalid_message": Page(
         "A node's message does not have the form of the protocol: its agent and this service are of releases that do "
