@@ -82,7 +82,7 @@ def _train(gang: Gang, places: Places, reports: Reports) -> bool:
     course, geometry = _course(task.workload, data, gang)
     oversight = _oversight(task.workload, built, course, places, gang)
     strategy, objective = _prepared(task, built, gang)
-    start = _resumed(task, strategy, places, gang, reports)
+    start = _resumed(task, strategy, places, gang, reports, built.release.base_sha256)
     every = task.workload.log_every_steps
     crew = Crew(
         strategy=strategy,
@@ -172,9 +172,11 @@ def _policy(workload: TrainingWorkload, places: Places) -> Policy:
     return Policy(places.checkpoints, places.generation, workload.checkpoint.keep, workload.checkpoint.keep_best)
 
 
-def _resumed(task: Task, strategy: Strategy, places: Places, gang: Gang, reports: Reports) -> Position:
+def _resumed(
+    task: Task, strategy: Strategy, places: Places, gang: Gang, reports: Reports, base_sha256: str | None
+) -> Position:
     """Where the training stands: at the checkpoint to resume from, else at its beginning."""
-    fresh = Position(0, 0, task.digest, gang.world_size, task.strategy.kind)
+    fresh = Position(0, 0, task.digest, gang.world_size, task.strategy.kind, base_sha256=base_sha256)
     if places.resume is None:
         return fresh
     # Heavy imports, needed only here.
@@ -183,11 +185,21 @@ def _resumed(task: Task, strategy: Strategy, places: Places, gang: Gang, reports
     began = time.perf_counter()
     folder = find_checkpoint(places.resume)
     saved = load_checkpoint(folder, strategy, gang)
+    if saved.base_sha256 != base_sha256:
+        raise UserFault(
+            "/workload/model/weights",
+            f"{folder.name} holds an adapter of another base: {_short(saved.base_sha256)} there, "
+            f"{_short(base_sha256)} here; give the base that it was trained on",
+        )
     if saved.workload_sha256 != task.digest:
         reports.say(f"{folder.name} was saved under another document; its weights are taken over all the same")
     strategy.recall(saved.memory)
     reports.say(f"resumed from {folder.name} in {time.perf_counter() - began:.2f} s")
     return replace(fresh, step=saved.step, samples_seen=saved.samples_seen, memory=saved.memory)
+
+
+def _short(digest: str | None) -> str:
+    return digest[:12] if digest else "none"
 
 
 def _report(error: BaseException, reports: Reports) -> None:

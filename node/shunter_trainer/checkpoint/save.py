@@ -50,6 +50,8 @@ class Position:
     strategy: str
     memory: Mapping[str, float] = field(default_factory=dict)
     """Small numbers that go on from here: the loss scale, what early stopping has seen."""
+    base_sha256: str | None = None
+    """Digest of the frozen weights that an adapter is trained on; the checkpoint does not hold them."""
 
 
 @dataclass(frozen=True, slots=True)
