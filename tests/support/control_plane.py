@@ -89,10 +89,10 @@ class ControlPlane:
     def agents(self) -> dict[str, processes.ProcessIdentity]:
         """Living agents by their node's token."""
         found = {}
-        for path in (self.data_dir / "nodes").glob("shn-*"):
-            agent = folders.NodeFolder(path).agent()
+        for folder in self._node_folders():
+            agent = folder.agent()
             if agent is not None and processes.is_alive(agent):
-                found[path.name] = agent
+                found[folder.token] = agent
         return found
 
     def ranks(self) -> list[int]:
@@ -174,9 +174,14 @@ class ControlPlane:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(5)
-        for path in (self.data_dir / "nodes").glob("shn-*"):
-            for left in folders.NodeFolder(path).remains():
+        for folder in self._node_folders():
+            for left in folder.remains():
                 processes.send(left, signal.SIGKILL)
+
+    def _node_folders(self) -> list[folders.NodeFolder]:
+        """Of `local` nodes and of simulated ones."""
+        paths = [*self.data_dir.glob("nodes/shn-*"), *self.data_dir.glob("simulated/*.nodes/sim-*")]
+        return [folders.NodeFolder(path) for path in paths]
 
     def _start(self, role: str, argv: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
         with (self.data_dir / "logs" / f"{role}.log").open("ab") as log:
