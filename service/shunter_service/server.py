@@ -13,6 +13,7 @@ from shunter_store.errors import UnusableDatabase
 from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
+from shunter_service.http_heads import BoundedHeads
 from shunter_service.settings import BadSettings, load_settings, unknown_settings
 
 _SHUTDOWN_WITHIN_S = 2
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     server = make_server(service, host=options.host, port=options.port)
-    server.run(sockets=None if options.fd is None else [socket.socket(fileno=options.fd)])
+    server.run(sockets=[server.config.bind_socket() if options.fd is None else socket.socket(fileno=options.fd)])
     return 0 if server.started else 1
 
 
@@ -40,7 +41,7 @@ def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> 
         create_app(service),
         host=host,
         port=port,
-        http="httptools",
+        http=BoundedHeads,
         loop="uvloop",
         ws="none",
         lifespan="on",
@@ -54,15 +55,35 @@ def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> 
 
 
 class _Server(uvicorn.Server):
-    """Ends its streams when it is told to stop: they would hold the shutdown up to its time limit."""
+    """Ends its streams when it is told to stop: they would hold the shutdown up to its time limit.
+
+    Lets the system cut a connection whose client takes nothing for long, or has vanished without a word: what is
+    written for it would otherwise wait for as long as the process lives.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in sockets or ():
+            _cut_stalled(listener, self._service.settings.stalled_s)
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.tailer.close()
         await super().shutdown(sockets)
+
+
+def _cut_stalled(listener: socket.socket, after_s: float) -> None:
+    """Set what connections inherit from the socket on which they arrive."""
+    if listener.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # where it is missing, the system's own patience holds
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * after_s))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(after_s / 2)))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, int(after_s / 8)))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

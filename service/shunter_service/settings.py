@@ -35,6 +35,8 @@ class ServiceSettings(BaseSettings):
     """How often watched jobs are looked at: the delay of streams and long polls."""
     keep_alive_s: float = Field(default=15.0, gt=0)
     """A stream without news sends a comment this often, so that proxies and dropped clients are noticed."""
+    stalled_s: float = Field(default=60.0, ge=1)
+    """A connection whose client takes nothing for so long is cut: it is gone, or hangs."""
     key_cache_s: float = Field(default=10.0, ge=0)
     """A key that was taken back may be let in for this long."""
     grant_s: float = Field(default=3600.0, gt=0)
