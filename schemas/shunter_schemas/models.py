@@ -57,12 +57,14 @@ class HuggingFaceModel(Part):
     kind: Literal["huggingface"] = Field(description="A `transformers` model.", examples=["huggingface"])
     weights: Path | None = Field(
         default=None,
-        description="Pretrained weights, such as `input:base`. Null: fresh weights from `config`.",
+        description="A folder with `config.json` and weights (safetensors), such as `input:base`; nothing is "
+        "downloaded from a hub. Null: fresh weights from `config`.",
         examples=["input:base"],
     )
     config: dict[str, JsonValue] | None = Field(
         default=None,
-        description="The model's configuration, or what differs from that of `weights`.",
+        description="The model's configuration, or what differs from that of `weights`; `num_labels` is the number "
+        "of classes of a classifier.",
         examples=[{"model_type": "llama", "hidden_size": 512}],
     )
     task: Literal["causal_lm", "image_classification", "sequence_classification"] = Field(
@@ -100,6 +102,7 @@ class LoraAdapter(Part):
     )
     targets: tuple[Text, ...] = Field(
         min_length=1,
-        description="Names of the linear layers that get adapters.",
-        examples=[["q_proj", "v_proj"]],
+        description="Names of the linear layers that get adapters; `all-linear`: all but the output layer. The head "
+        "of a classifier is trained beside them.",
+        examples=[["q_proj", "v_proj"], ["all-linear"]],
     )

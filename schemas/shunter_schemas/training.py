@@ -97,7 +97,10 @@ class Export(Part):
     """What is left in the job's artifacts when the training succeeds."""
 
     weights: Literal["full", "adapter", "merged"] = Field(
-        default="full", description="Which weights are exported.", examples=["full"]
+        default="full",
+        description="`full`: the whole model, with an adapter folded in and also by itself. `merged`: the whole model "
+        "with the adapter folded in. `adapter`: the adapter alone.",
+        examples=["full"],
     )
     format: Literal["safetensors"] = Field(
         default="safetensors", description="The file format.", examples=["safetensors"]
@@ -128,7 +131,8 @@ class TrainingWorkload(Part):
     )
     loss: Loss | None = Field(
         default=None,
-        description="How outputs become a loss. Null: the model's own (`causal_lm` for a `transformer`).",
+        description="How outputs become a loss. Null: the model's own (`causal_lm` for a `transformer`; that of its "
+        "task for a `huggingface` model).",
         examples=[{"kind": "cross_entropy", "label_smoothing": 0.1}],
     )
     metrics: tuple[Literal["top1", "top5", "perplexity"], ...] = Field(

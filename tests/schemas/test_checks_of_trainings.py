@@ -12,6 +12,10 @@ from support.documents import ABSENT, BUNDLE_ID, changed, tiny_lm
 
 Changes = dict[str, Any]
 PYTHON_MODEL = {"kind": "python", "target": "models:make"}
+LLAMA = {"kind": "huggingface", "config": {"model_type": "llama"}}
+VIT = {"kind": "huggingface", "config": {"model_type": "vit"}, "task": "image_classification"}
+PICTURES = {"kind": "image_folder", "path": "input:a", "validation": {"fraction": 0.1}}
+LORA = {"kind": "lora", "rank": 4, "alpha": 8}
 IMAGES = {"image": {"shape": [3, 8, 8], "dtype": "float32"}}
 
 
@@ -69,6 +73,40 @@ MODELS: list[tuple[Changes, str, str]] = [
         {"workload.export.weights": "merged"},
         "/workload/export/weights",
         "`merged` needs `workload.adapter`, which is not given; use full",
+    ),
+]
+
+HUGGINGFACE: list[tuple[Changes, str, str]] = [
+    (
+        {"workload.model": {"kind": "huggingface"}},
+        "/workload/model",
+        "neither `weights` nor `config` is given; name pretrained weights, or a `config` with its `model_type`",
+    ),
+    (
+        {"workload.model": {"kind": "huggingface", "config": {"hidden_size": 8}}},
+        "/workload/model/config",
+        '`model_type` is missing, such as "llama"; without `weights` it is needed',
+    ),
+    (
+        {"workload.model": LLAMA, "workload.loss": {"kind": "cross_entropy"}},
+        "/workload/loss/kind",
+        "`cross_entropy` does not fit /workload/model/task 'causal_lm'; use causal_lm, or leave `loss` out",
+    ),
+    (
+        {"workload.model": VIT, "workload.data": PICTURES, "inputs.a.from": "./a"}
+        | {"workload.loss": {"kind": "causal_lm"}},
+        "/workload/loss/kind",
+        "`causal_lm` does not fit /workload/model/task 'image_classification'; use cross_entropy",
+    ),
+    (
+        {"workload.model": LLAMA, "workload.metrics": ["top1"]},
+        "/workload/metrics/0",
+        "`top1` needs `workload.loss`: cross_entropy",
+    ),
+    (
+        {"workload.model": LLAMA, "workload.adapter": {**LORA, "targets": ["q_proj", "v_proj", "q_proj"]}},
+        "/workload/adapter/targets/2",
+        "'q_proj' is given already (/workload/adapter/targets/0); leave it out",
     ),
 ]
 
@@ -274,7 +312,7 @@ REFERENCES: list[tuple[Changes, str, str]] = [
 
 @pytest.mark.parametrize(
     ("changes", "pointer", "detail"),
-    [*MODELS, *LEARNING, *SYNTHETIC, *REFERENCES],
+    [*MODELS, *HUGGINGFACE, *LEARNING, *SYNTHETIC, *REFERENCES],
 )
 def test_a_contradiction_in_a_training_names_place_numbers_and_way_out(
     changes: Changes, pointer: str, detail: str

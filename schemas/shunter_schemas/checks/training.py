@@ -131,9 +131,10 @@ def _warmup(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
 def _metrics(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     if training.metrics and training.evaluation is None:
         yield Fault("/workload/metrics", "needs `workload.evaluation`; add it, or leave this out")
-    loss = training.loss.kind if training.loss is not None else None
+    loss, task = training.loss.kind if training.loss is not None else None, getattr(training.model, "task", "causal_lm")
+    classifies = loss == "cross_entropy" or (loss is None and task != "causal_lm")
     for index, name in enumerate(training.metrics):
-        if name in {"top1", "top5"} and loss != "cross_entropy":
+        if name in {"top1", "top5"} and not classifies:
             yield Fault(f"/workload/metrics/{index}", f"`{name}` needs `workload.loss`: cross_entropy")
 
 
