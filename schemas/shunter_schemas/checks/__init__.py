@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shunter_schemas.checks import data, gang, references, script, training
+from shunter_schemas.checks import data, gang, huggingface, references, script, training
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import JobSpec
 
 CHECKS: tuple[Callable[[JobSpec], Iterator[Fault]], ...] = (
     *gang.CHECKS,
     *training.CHECKS,
+    *huggingface.CHECKS,
     *data.CHECKS,
     *script.CHECKS,
     *references.CHECKS,
