@@ -13,7 +13,6 @@ from shunter_schemas.parse import parse_job
 from support.documents import ABSENT, body, changed, script, tiny_lm
 
 Changes = dict[str, Any]
-LORA = {"kind": "lora", "rank": 4, "alpha": 8, "targets": ["q_proj"]}
 SHARDS = {"kind": "webdataset", "path": "input:a", "samples": 8}
 
 TRAININGS: list[tuple[Changes, str]] = [
@@ -32,13 +31,10 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"inputs": {"a": {"from": "hf://org/name@main"}}}, "/inputs/a/from"),
     ({"inputs": {"a": {"from": "./x", "mode": "stream"}}}, "/inputs/a/mode"),
     ({"inputs": {"a": {"from": "./x", "secret": "TOKEN"}}}, "/inputs/a/secret"),
-    ({"workload.model": {"kind": "huggingface"}}, "/workload/model/kind"),
-    ({"workload.adapter": LORA}, "/workload/adapter"),
     ({"workload.data": SHARDS}, "/workload/data/kind"),
     ({"workload.data.validation": SHARDS}, "/workload/data/validation/kind"),
     ({"workload.precision": "fp8"}, "/workload/precision"),
     ({"workload.precision": {"compute": "fp8"}}, "/workload/precision/compute"),
-    ({"workload.export.weights": "merged"}, "/workload/export/weights"),
     ({"environment.image": "ghcr.io/acme/x:1"}, "/environment/image"),
     ({"environment.registry": {"secret": "GHCR"}}, "/environment/registry"),
     ({"environment.python": "3.11"}, "/environment/python"),
