@@ -37,15 +37,13 @@ class Row(NamedTuple):
     """Only for workloads of this kind."""
 
 
-_DATA: Final = _one_of("webdataset")
-_DATA_INSTEAD: Final = "this kind of data; use image_folder or python"
 _FP8: Final = "fp8, which needs its own kernels and scales for every layer; use bf16"
 _SECRETS: Final = "stored secrets; leave it out"
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
     Row("strategy.kind", _one_of("auto"), 'strategy `auto`; give {"kind": "ddp"}', "training"),
-    Row("strategy.kind", _one_of("fsdp", "hsdp", "deepspeed"), "this strategy; use ddp", "training"),
+    Row("strategy.kind", _one_of("fsdp", "hsdp"), "this strategy; use ddp", "training"),
     Row("strategy.kind", _one_of("ddp", "fsdp", "hsdp"), "this strategy for scripts; use own", "script"),
     Row("resources.gpus.min", _given, "a range of GPUs; give a number"),
     Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
@@ -57,8 +55,6 @@ ROWS: Final[tuple[Row, ...]] = (
         "inputs from this place; give a folder and submit with the CLI, or upload a bundle"),
     Row("inputs.*.mode", _one_of("stream"), "reading inputs while training; use copy"),
     Row("inputs.*.secret", _given, _SECRETS),
-    Row("workload.data.kind", _DATA, _DATA_INSTEAD),
-    Row("workload.data.validation.kind", _DATA, _DATA_INSTEAD),
     Row("workload.precision", _one_of("fp8"), _FP8),
     Row("workload.precision.compute", _one_of("fp8"), _FP8),
     Row("environment.image", _given, "container images; leave it out"),

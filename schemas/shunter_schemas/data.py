@@ -168,11 +168,12 @@ class WebDatasetData(_Data):
 
     kind: Literal["webdataset"] = Field(description="Tar shards in WebDataset's layout.", examples=["webdataset"])
     path: Path = Field(description="Shards, also as a pattern.", examples=["input:shards/*.tar"])
-    samples: Count = Field(description="Samples of one epoch over all shards.", examples=[1281167])
+    samples: Count = Field(description="Samples in all shards together.", examples=[1281167])
     fields: dict[Text, Text] = Field(
         default_factory=dict,
-        description="Name in the batch by file extension in the shard.",
-        examples=[{"jpg": "image", "cls": "label"}],
+        description="Name in the batch by file extension in the shard; `;` stands between extensions of which one is "
+        "there. Empty: images are `pixel_values`, `cls` is `labels`.",
+        examples=[{"jpg;png": "image", "cls": "label"}],
     )
     transform: Target | None = Field(
         default=None,

@@ -13,14 +13,12 @@ from shunter_schemas.parse import parse_job
 from support.documents import ABSENT, body, changed, script, tiny_lm
 
 Changes = dict[str, Any]
-SHARDS = {"kind": "webdataset", "path": "input:a", "samples": 8}
 
 TRAININGS: list[tuple[Changes, str]] = [
     ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
     ({"strategy": ABSENT}, "/strategy/kind"),
     ({"strategy": {"kind": "fsdp"}}, "/strategy/kind"),
     ({"strategy": {"kind": "hsdp"}}, "/strategy/kind"),
-    ({"strategy": {"kind": "deepspeed", "zero_stage": 1}}, "/strategy/kind"),
     ({"resources": {"gpus": {"min": 1, "max": 2}}}, "/resources/gpus/min"),
     ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
     ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),
@@ -31,8 +29,6 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"inputs": {"a": {"from": "hf://org/name@main"}}}, "/inputs/a/from"),
     ({"inputs": {"a": {"from": "./x", "mode": "stream"}}}, "/inputs/a/mode"),
     ({"inputs": {"a": {"from": "./x", "secret": "TOKEN"}}}, "/inputs/a/secret"),
-    ({"workload.data": SHARDS}, "/workload/data/kind"),
-    ({"workload.data.validation": SHARDS}, "/workload/data/validation/kind"),
     ({"workload.precision": "fp8"}, "/workload/precision"),
     ({"workload.precision": {"compute": "fp8"}}, "/workload/precision/compute"),
     ({"environment.image": "ghcr.io/acme/x:1"}, "/environment/image"),

@@ -18,6 +18,7 @@ from shunter_trainer.data.model_facts import sequence_length
 from shunter_trainer.data.once import Beat
 from shunter_trainer.data.samples import Samples, TensorPool, Unindexed, split
 from shunter_trainer.data.text import TEXT_KINDS, text_samples
+from shunter_trainer.data.webdataset import shard_samples
 from shunter_trainer.failures import UserFault
 from shunter_trainer.places import Places
 from shunter_trainer.targets import call_target
@@ -129,6 +130,7 @@ _BUILDERS: dict[str, Callable[[Any, Making], Made]] = {
     **dict.fromkeys(TEXT_KINDS, text_samples),
     "chat": chat_samples,
     "image_folder": image_samples,
+    "webdataset": shard_samples,
     "python": _python,
     "synthetic": _synthetic,
 }

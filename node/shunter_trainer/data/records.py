@@ -123,8 +123,10 @@ def _rows(file: Path, columns: list[str] | None, pointer: str) -> Iterator[Recor
             there = content.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in there]
             number = 0
-            if wanted == []:
-                raise UserFault(pointer, f"{file.name} has no column {columns} (it has {named(dict.fromkeys(there))})")
+            if columns and not wanted:
+                raise UserFault(
+                    pointer, f"{file.name} has no column {columns[0]!r} (it has {named(dict.fromkeys(there))})"
+                )
             for batch in content.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
                 for values in batch.to_pylist():
                     number += 1

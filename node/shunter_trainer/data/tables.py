@@ -34,6 +34,14 @@ def id_type(vocab: int) -> np.dtype[Any]:
     return np.dtype(smallest)
 
 
+def load_array(file: Path) -> Indices:
+    """An array that was saved by one rank, mapped where that is worth it."""
+    # Small arrays are not worth a mapping, and empty ones cannot have one.
+    mode: Literal["r"] | None = "r" if file.stat().st_size > _SMALL_BYTES else None
+    loaded: Indices = np.asarray(np.load(file, mmap_mode=mode))
+    return loaded
+
+
 class TableWriter:
     """Writes the texts of a table one after the other, in memory that does not grow with them."""
 
@@ -92,16 +100,16 @@ class Table:
     def __init__(self, folder: Path) -> None:
         self.meta: Mapping[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         self.ids = _mapped(folder / "tokens.bin", id_type(self.meta["vocab"]))
-        self.ends: Indices = _loaded(folder / "ends.npy")
+        self.ends: Indices = load_array(folder / "ends.npy")
         masks = folder / "targets.bin"
         self.targets = _mapped(masks, np.dtype(np.uint8)) if masks.exists() else None
         labels = folder / "labels.npy"
-        self.labels: Indices | None = _loaded(labels) if labels.exists() else None
+        self.labels: Indices | None = load_array(labels) if labels.exists() else None
         self._folder = folder
 
     def column(self, name: str) -> Indices:
         """A further array that was saved beside the table."""
-        return _loaded(self._folder / f"{name}.npy")
+        return load_array(self._folder / f"{name}.npy")
 
 
 class TokenTable:
@@ -237,10 +245,3 @@ def _mapped(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     if file.stat().st_size == 0:  # which cannot be mapped
         return np.zeros(0, dtype=dtype)
     return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
-
-
-def _loaded(file: Path) -> Indices:
-    # Small arrays are not worth a mapping, and empty ones cannot have one.
-    mode: Literal["r"] | None = "r" if file.stat().st_size > _SMALL_BYTES else None
-    loaded: Indices = np.asarray(np.load(file, mmap_mode=mode))
-    return loaded
