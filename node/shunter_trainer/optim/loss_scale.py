@@ -16,8 +16,9 @@ LEAST = 1.0
 """Gradients that overflow even unscaled have another cause than fp16's range of small numbers."""
 GROWS_AFTER_STEPS = 2000
 
-_SCALE = "loss_scale"
-_GOOD_STEPS = "loss_scale_good_steps"
+SCALE = "loss_scale"
+GOOD_STEPS = "loss_scale_good_steps"
+"""Names in what a strategy remembers."""
 
 # The kernel of torch.amp.GradScaler; it works where the numbers lie, so no step waits for them.
 _update_scale_ = torch._amp_update_scale_  # pyright: ignore[reportPrivateImportUsage]
@@ -51,9 +52,9 @@ class LossScale:
 
     def memory(self) -> dict[str, float]:
         """What a checkpoint has to keep."""
-        return {_SCALE: self.value, _GOOD_STEPS: float(self._good_steps.item())}
+        return {SCALE: self.value, GOOD_STEPS: float(self._good_steps.item())}
 
     def recall(self, memory: Mapping[str, float]) -> None:
         """Go on from what a checkpoint kept; from the first scale where it kept none (another precision)."""
-        self._scale.fill_(memory.get(_SCALE, FIRST))
-        self._good_steps.fill_(int(memory.get(_GOOD_STEPS, 0)))
+        self._scale.fill_(memory.get(SCALE, FIRST))
+        self._good_steps.fill_(int(memory.get(GOOD_STEPS, 0)))

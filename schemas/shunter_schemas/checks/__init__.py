@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shunter_schemas.checks import data, gang, huggingface, references, script, training
+from shunter_schemas.checks import data, deepspeed, gang, huggingface, references, script, training
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import JobSpec
 
@@ -17,6 +17,7 @@ CHECKS: tuple[Callable[[JobSpec], Iterator[Fault]], ...] = (
     *huggingface.CHECKS,
     *data.CHECKS,
     *script.CHECKS,
+    *deepspeed.CHECKS,
     *references.CHECKS,
 )
 

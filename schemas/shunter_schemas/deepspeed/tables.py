@@ -209,3 +209,31 @@ SCHEDULERS: Final[dict[str, frozenset[str]]] = {
     ),
 }
 """DeepSpeed's own schedulers and their parameters."""
+
+ZERO_OPTIMIZERS: Final = ("adam", "adamw", "adagrad", "lion", "muon")
+"""Those that ZeRO takes without `zero_allow_untested_optimizer`, in lower case."""
+
+TORCH_OPTIMIZERS: Final = (
+    *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "SGD", "SparseAdam"),
+)
+TORCH_SCHEDULERS: Final = (
+    *("ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LinearLR"),
+    *("MultiStepLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "StepLR"),
+)
+"""Of `torch.optim` and `torch.optim.lr_scheduler` (2.13): what is not DeepSpeed's own is looked up there."""
+
+_ADAM: Final = frozenset(
+    [
+        *("lr", "betas", "eps", "weight_decay", "amsgrad", "adam_w_mode", "torch_adam", "bias_correction"),
+        *("fp32_optimizer_states", "fused", "foreach"),
+    ]
+)
+TRAINING_PARAMETERS: Final[dict[str, frozenset[str]]] = {
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "adagrad": frozenset(["lr", "lr_decay", "eps", "weight_decay", "initial_accumulator_value"]),
+    "lion": frozenset(["lr", "betas", "weight_decay"]),
+    "sgd": frozenset(["lr", "momentum", "dampening", "weight_decay", "nesterov", "fused", "foreach"]),
+}
+"""Parameters of optimizers in a `training`, by their names in lower case."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from shunter_schemas.deepspeed.training import TrainingFacts, training_config
 from shunter_schemas.strategies import DeepSpeedStrategy
 
+from shunter_trainer.optim.loss_scale import GOOD_STEPS, SCALE
 from shunter_trainer.optim.optimizers import MakeOptimizer
 from shunter_trainer.strategies.base import Parts
 from shunter_trainer.strategies.deepspeed.optimizers import optimizer_maker
@@ -57,7 +58,24 @@ def scheduler_memory(engine: Any) -> dict[str, float]:
     return {_SCHEDULER: float(engine.lr_scheduler.last_batch_iteration)}
 
 
-def recall_scheduler(engine: Any, memory: Any) -> None:
+def recall_scheduler(engine: Any, memory: Mapping[str, float]) -> None:
     """Bring DeepSpeed's own scheduler, and the groups that it moves, to where it stood."""
     if engine.lr_scheduler is not None and memory.get(_SCHEDULER, -1.0) >= 0:
         engine.lr_scheduler.step(int(memory[_SCHEDULER]))
+
+
+def scale_memory(zero: Any) -> dict[str, float]:
+    """The engine's own loss scale, under the names that every strategy gives it."""
+    scaler: Any = getattr(zero, "loss_scaler", None)
+    if not hasattr(scaler, "last_overflow_iter"):
+        return {}
+    good_steps = scaler.cur_iter - 1 - scaler.last_overflow_iter
+    return {SCALE: float(scaler.cur_scale), GOOD_STEPS: float(max(good_steps, 0))}
+
+
+def recall_scale(zero: Any, memory: Mapping[str, float]) -> None:
+    """Go on with the loss scale that was saved."""
+    scaler: Any = getattr(zero, "loss_scaler", None)
+    if hasattr(scaler, "last_overflow_iter") and SCALE in memory:
+        scaler.cur_scale = memory[SCALE]
+        scaler.last_overflow_iter = scaler.cur_iter - 1 - int(memory.get(GOOD_STEPS, 0))

@@ -45,6 +45,9 @@ def load_deepspeed(gang: Gang, raw: Mapping[str, Any]) -> ModuleType:
     # Asking which operators could be compiled starts compilers; the one that is asked for (all-reduce through shared
     # memory for inference) would then be compiled for a minute, and is never used in a training.
     setattr(deepspeed.ops, "__compatible_ops__", {"deepspeed_shm_comm": False})  # noqa: B010
+    if gang.device.type == "cpu":
+        # DeepSpeed asks for processors that are fast in fp16; torch computes in it on all of them.
+        vars(deepspeed.get_accelerator())["is_fp16_supported"] = lambda: True
     if not any(_is_on(raw, path) for path in _COMPILED_ON_REQUEST):
         _refuse_to_compile()
     deepspeed.init_distributed(dist_backend=_backend(gang), verbose=False)

@@ -49,8 +49,8 @@ class Piece(Tensor):
     savers use to take a copy. Checkpoints find its parts by the three methods with underscores.
     """
 
-    placements = ("flat",)
-    """Says, as in a DTensor, that every rank holds another part."""
+    placements = ()
+    """As of a DTensor without an axis on which ranks hold the same: every rank has another part."""
     _start: int
     _flat: Tensor
 

@@ -18,7 +18,9 @@ from shunter_trainer.strategies.deepspeed.engine import (
     config_for,
     holding,
     maker_for,
+    recall_scale,
     recall_scheduler,
+    scale_memory,
     scheduler_memory,
 )
 from shunter_trainer.strategies.deepspeed.library import load_deepspeed, make_engine
@@ -71,10 +73,11 @@ class Sharded(Strategy):
         return float(self._shards.zero.loss_scale) if self._autocast[1] == torch.float16 else None
 
     def memory(self) -> dict[str, float]:
-        return scheduler_memory(self._engine)
+        return {**scheduler_memory(self._engine), **scale_memory(self._shards.zero)}
 
     def recall(self, memory: Mapping[str, float]) -> None:
         recall_scheduler(self._engine, memory)
+        recall_scale(self._shards.zero, memory)
 
     def compute(self, batch: Batch) -> Tensor:
         return self._loss(batch)[1]
