@@ -20,6 +20,10 @@ ENDS_WITHIN_S = 100.0
 class Ranks:
     """A gang of trainer processes. Its files lie in `folder`; its source folder is `folder / "source"`."""
 
+    program = "shunter_trainer"
+    """The module that each rank runs."""
+    ends_within_s = ENDS_WITHIN_S
+
     def __init__(
         self, folder: Path, document: Mapping[str, Any], world_size: int = 1, nodes: int = 1, **variables: str
     ) -> None:
@@ -42,7 +46,7 @@ class Ranks:
 
     def end(self) -> list[int]:
         """Wait for all ranks; their exit codes."""
-        return [process.wait(ENDS_WITHIN_S) for process in self.processes]
+        return [process.wait(self.ends_within_s) for process in self.processes]
 
     def kill(self, *ranks: int, number: int = signal.SIGKILL) -> None:
         """Send a signal to these ranks, or to all."""
@@ -101,7 +105,7 @@ class Ranks:
         }
         with (self.folder / f"stdout-{rank}").open("wb") as out, (self.folder / f"stderr-{rank}").open("wb") as err:
             return subprocess.Popen(
-                [sys.executable, "-m", "shunter_trainer"], cwd=self.source, env=environment, stdout=out, stderr=err
+                [sys.executable, "-m", self.program], cwd=self.source, env=environment, stdout=out, stderr=err
             )
 
 
