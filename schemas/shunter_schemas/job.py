@@ -25,7 +25,9 @@ Priority = Literal["low", "normal", "high"]
 LabelName = Annotated[
     str, text_like(r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$", "must be 1 to 63 letters, digits and `._/-`")
 ]
-LabelValue = Annotated[str, StringConstraints(max_length=128)]
+LabelValue = Annotated[
+    str, text_like(r"^[^\x00-\x1f\x7f]*$", "must be a text without control characters", max_length=128)
+]
 Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=32)]
 
 

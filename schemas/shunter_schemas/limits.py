@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 from pydantic import Field
 
 from shunter_schemas.base import Count, CountOrZero, Part, Positive
+
+LONGEST_S: Final = 100 * 365 * 86_400
+"""A hundred years: a moment so far ahead still is a date."""
+
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 
 
 class Limits(Part):
@@ -18,15 +25,15 @@ class Limits(Part):
     max_usd_per_hour: Positive | None = Field(
         default=None, description="Offers above this rate are not taken.", examples=[40.0]
     )
-    max_duration_s: Positive | None = Field(
+    max_duration_s: Seconds | None = Field(
         default=None, description="The job is stopped this long after it first ran.", examples=[86400]
     )
-    max_queue_s: Positive | None = Field(
+    max_queue_s: Seconds | None = Field(
         default=None,
         description="The job fails when it could not be placed for this long.",
         examples=[7200],
     )
-    max_gpu_idle_s: Positive | None = Field(
+    max_gpu_idle_s: Seconds | None = Field(
         default=None, description="The job is stopped when its GPUs idle for this long.", examples=[1800]
     )
 

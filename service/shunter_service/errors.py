@@ -111,6 +111,9 @@ def _parameter_fault(item: Mapping[str, Any], handler: BaseRouteHandler) -> Faul
     detail = str(item.get("message", "is not valid"))
     if "enum value" in detail:
         detail = f"must be one of {', '.join(parameter_choices(handler).get(key, ()))}"
+    elif "matching regex" in detail:
+        pattern = detail.partition("'")[2].rstrip("'").replace("\\\\", "\\")
+        detail = f"must match `{pattern}`"
     kind = {"header": "header", "path": "path parameter"}.get(
         getattr(item.get("source"), "value", ""), "query parameter"
     )

@@ -178,6 +178,10 @@ PAGES: Final[Mapping[str, Page]] = {
         "Use a new key for a new request; the client makes one for each call. To repeat a request, send the same "
         "bytes.",
         "the key was used with another body"),
+    "head_too_large": Page(
+        "Address and headers of the request are longer than 64 KiB together.",
+        "Look for a cookie or a header that grew on the way; a filter that is longer than this has to be several.",
+        "address and headers are longer than 65536 bytes"),
     "if_match_required": Page(
         "A change must say which state of the job it changes, so that nobody overwrites what another has just done.",
         "Send `If-Match` with the `ETag` of the job as you read it; `If-Match: *` changes it whatever it is now.",

@@ -53,6 +53,7 @@ PROBLEMS: Final[Mapping[str, Kind]] = {
     "invalid_bundle":            Kind(422, "The source archive cannot be accepted"),
     "digest_mismatch":           Kind(422, "The bytes that arrived are not those that were announced"),
     "idempotency_key_reused":    Kind(422, "The Idempotency-Key was used with another body"),
+    "head_too_large":            Kind(431, "The head of the request is too large"),
     "if_match_required":         Kind(428, "The request has to say which state it changes"),
     "internal_error":            Kind(500, "The service failed"),
     "unavailable":               Kind(503, "The service cannot serve at the moment"),

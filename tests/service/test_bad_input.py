@@ -36,6 +36,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a negative number": ({"limits.max_duration_s": -1}, "/limits/max_duration_s"),
     "NUL in a text": ({"labels": {"team": "a\x00b"}}, "/labels/team"),
     "half a surrogate pair": ({"labels": {"team": "\ud800"}}, "/labels/team"),
+    "an escape for terminals": ({"labels": {"team": "\x1b[2J"}}, "/labels/team"),
+    "a time beyond all dates": ({"limits": {"max_queue_s": 1e30}}, "/limits/max_queue_s"),
     "a name that is too long": ({"name": "n" * 64}, "/name"),
     "an unknown kind": ({"strategy": {"kind": "magic"}}, "/strategy/kind"),
     "not available yet": ({"strategy": {"kind": "fsdp"}}, "/strategy/kind"),
