@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from litestar import Litestar
 from litestar.connection import ASGIConnection
 from litestar.di import Provide
+from litestar.handlers.base import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
 
-from shunter_service.auth import require_key
+from shunter_service.auth import Connection, require_key
 from shunter_service.context import Service
 from shunter_service.controllers.bundles import BundlesController
 from shunter_service.controllers.description import DescriptionController
@@ -46,6 +47,17 @@ CONTROLLERS = [
 ]
 
 
+async def admit(connection: Connection, handler: BaseRouteHandler) -> None:
+    """The guard of every route. One, since Litestar copies the handler for each.
+
+    Raises:
+        ProblemError: see `require_key` and `refuse_unknown`.
+    """
+    await require_key(connection, handler)
+    if connection.scope["query_string"]:
+        refuse_unknown(connection, handler)
+
+
 def create_app(service: Service | None, *, openapi: OpenAPIConfig | None = None) -> Litestar:
     """The application over an opened service, which it closes at shutdown.
 
@@ -70,7 +82,7 @@ def create_app(service: Service | None, *, openapi: OpenAPIConfig | None = None)
     app = Litestar(
         route_handlers=CONTROLLERS,
         dependencies={"service": Provide(provide_service)},
-        guards=[require_key, refuse_unknown],
+        guards=[admit],
         exception_handlers=HANDLERS,
         before_send=[finish_head],
         lifespan=[life],

@@ -56,7 +56,7 @@ class KeyRing:
 
 
 async def require_key(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard of every route: a key with the route's scope, unless the route is marked `public`.
+    """A part of the guard of every route: a key with the route's scope, unless the route is marked `public`.
 
     Raises:
         ProblemError: 401 without a known key, 403 when the key lacks the scope.

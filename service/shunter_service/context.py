@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import structlog
 from shunter_store import watch
@@ -22,6 +24,9 @@ from shunter_service.streams.sharing import Sharing
 from shunter_service.tailer import Tailer
 from shunter_service.transfers import Transfers
 from shunter_service.up import secret_files
+
+_ACCEPTED_AT_ONCE: Final = 8
+"""Jobs of one transaction."""
 
 _log = structlog.get_logger("shunter.api")
 
@@ -68,10 +73,19 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         tailer=Tailer(db, every_s=settings.tail_every_s),
         lookers=Lookers(db, for_s=data.timing.watch_s),
         sharing=Sharing(),
-        intake=Gathering(lambda offers: db.in_writer(lambda _: accept(db, offers))),
+        intake=_intake(db),
         reader=job_reader(db),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )
+
+
+def _intake(db: Database) -> Gathering[Offer, Answer]:
+    """A few at a time, so that some documents are checked while others are written."""
+
+    def run(offers: Sequence[Offer]) -> Awaitable[Sequence[Answer | Exception]]:
+        return db.in_writer(lambda store: accept(store, offers))
+
+    return Gathering(run, largest=_ACCEPTED_AT_ONCE, at_once=1 if db.dialect == "sqlite" else 2)
 
 
 @dataclass(slots=True)

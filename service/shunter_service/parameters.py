@@ -42,8 +42,8 @@ LastEventId = Annotated[
 ]
 
 
-async def refuse_unknown(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard of every route: a query parameter that the route does not know is a mistake that should be seen.
+def refuse_unknown(connection: Connection, handler: BaseRouteHandler) -> None:
+    """A part of the guard of every route: a query parameter that it does not know is a mistake that should be seen.
 
     So is the word `null` for a number or a choice, which would be read as if the parameter had been left out.
 

@@ -10,7 +10,7 @@ from shunter_schemas.ids import new_id
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_schemas.states import Reason
-from shunter_store import checkpoints, deletion, jobs, ledger, retries, steps, sync, wishes
+from shunter_store import checkpoints, deletion, intake, jobs, ledger, retries, steps, sync, wishes
 from shunter_store.columns import metadata
 from shunter_store.database import Database
 from shunter_store.job_lists import JobFilter
@@ -18,7 +18,7 @@ from shunter_store.lifecycle import Trigger
 from sqlalchemy import Connection, event
 from support.documents import tiny_lm
 from support.node_messages import boot, file_entry, log, points, sync_request
-from support.store_rows import advance, claim_job, new_job, new_node, run_gang
+from support.store_rows import advance, claim_job, new_job, new_node, offer, run_gang
 
 Operation = Callable[[Connection], Any]
 
@@ -31,6 +31,11 @@ def insert(database: Database) -> Operation:
     job_id = new_id("job")
     values: dict[str, Any] = {"project": "p", "created_by": "t", "spec": {}, "spec_text": "{}", "name": "n"}
     return lambda conn: jobs.insert(conn, job_id=job_id, labels={}, priority=2, **values)
+
+
+def accept_two(database: Database) -> Operation:
+    offers = [offer(key="a", labels={"team": "nlp"}), offer(key="b")]
+    return lambda conn: intake.accept_in(conn, offers)
 
 
 def apply(database: Database) -> Operation:
@@ -114,7 +119,7 @@ def ended(database: Database) -> jobs.JobRow:
 
 
 @pytest.mark.parametrize(
-    "prepare", [insert, apply, end, cancel, intend, ingest, cancel_many, change, retry, delete, prune]
+    "prepare", [insert, accept_two, apply, end, cancel, intend, ingest, cancel_many, change, retry, delete, prune]
 )
 def test_a_crash_after_any_statement_leaves_everything_as_it_was(
     database: Database, prepare: Callable[[Database], Operation]

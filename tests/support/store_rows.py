@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shunter_schemas.ids import new_id, new_node_token
@@ -10,12 +10,15 @@ from shunter_schemas.node_sync import Phase
 from shunter_store import due, jobs, ledger, steps
 from shunter_store.database import Database
 from shunter_store.due import Claim
-from shunter_store.jobs import JobRow
+from shunter_store.intake import Answer, Offer
+from shunter_store.jobs import JobRow, NewJob
 from shunter_store.ledger import NewNode, NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.signing import token_hash
 from shunter_store.tables import job_due
-from sqlalchemy import update
+from sqlalchemy import Connection, update
+
+Check = Callable[[Connection], None]
 
 
 def new_job(database: Database, **given: Any) -> JobRow:
@@ -31,6 +34,25 @@ def new_job(database: Database, **given: Any) -> JobRow:
         "priority": 2,
     } | given
     return database.write(lambda conn: jobs.insert(conn, **values))
+
+
+def offer(*, key: str | None = None, check: Check | None = None, body: str = "{}", **given: Any) -> Offer:
+    """A job that could be accepted; its answer names it."""
+    job = NewJob(
+        **{
+            "id": new_id("job"),
+            "project": "default",
+            "created_by": "tester",
+            "name": "a job",
+            "labels": {},
+            "priority": 2,
+            "spec": {"version": "1"},
+            "spec_text": body,
+            **given,
+        }
+    )
+    request = None if key is None else ("/v1/jobs", key, f"hash of {body}")
+    return Offer(job, lambda row: Answer(201, {"ETag": f'"{row.revision}"'}, row.id), request, check)
 
 
 def claim_one(database: Database, owner: str = "worker", lease_s: float = 30.0) -> Claim:

@@ -1,17 +1,18 @@
-"""Many rows by one statement: rows and keys travel as one value, and the database takes it apart.
+"""Many rows by one statement, and for any number of keys the same one: what several ask for costs little more than one.
 
-The statement is the same whatever their number, so that it is compiled once, and is one round trip.
+On PostgreSQL rows travel as one JSON text, which the database takes apart: one statement, compiled once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
-    Column,
+    JSON,
     ColumnElement,
     Connection,
+    CursorResult,
     Select,
     Table,
     Text,
@@ -20,17 +21,17 @@ from sqlalchemy import (
     cast,
     column,
     func,
-    literal_column,
     select,
-    true,
     type_coerce,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 
 from shunter_store.sqltypes import dump_json
 
 _ROWS: Final = "rows"
 _KEYS: Final = "keys"
+_AT_ONCE: Final = 500
+"""Rows of one statement on SQLite, which takes 32,766 parameters."""
 
 IsAsked = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 """Whether a column holds one of the keys that are asked for."""
@@ -45,23 +46,46 @@ class BulkInsert:
     """
 
     def __init__(self, table: Table, names: Sequence[str], *, returning: Sequence[str] = (), **constants: Any) -> None:
-        columns = [table.c[name] for name in names]
-        fixed = [type_coerce(value, table.c[name].type).label(name) for name, value in constants.items()]
-        filled = [*names, *constants]
-        wanted = [table.c[name] for name in returning]
-        self._returns = bool(wanted)
-        sources = {"sqlite": (sqlite.insert, _sqlite_rows), "postgresql": (postgresql.insert, _postgresql_rows)}
-        self._by_dialect: dict[str, Any] = {}
-        for dialect, (insert, rows) in sources.items():
-            statement: Any = insert(table).from_select(
-                filled, rows(columns).add_columns(*fixed), include_defaults=False
-            )
-            self._by_dialect[dialect] = statement.on_conflict_do_nothing().returning(*wanted) if wanted else statement
+        self._names = names
+        self._constants = constants
+        self._json = [isinstance(table.c[name].type, JSON) for name in names]
+        self._fixed = [_plain(value) for value in constants.values()]
+        self._returning = returning
+        into = f"INSERT INTO {table.name} ({_quoted([*names, *constants])}) VALUES "  # noqa: S608 - our own names
+        self._into = into
+        self._row = f"({', '.join('?' for _ in (*names, *constants))})"
+        self._rest = f" ON CONFLICT DO NOTHING RETURNING {_quoted(returning)}" if returning else ""
+        self._postgresql = self._taken_apart(table)
 
-    def run(self, conn: Connection, rows: Iterable[Mapping[str, Any]]) -> Sequence[Any]:
+    def run(self, conn: Connection, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert them, in their order; with `returning`, what came back."""
-        result = conn.execute(self._by_dialect[conn.dialect.name], {_ROWS: dump_json(list(rows))})
-        return result.all() if self._returns else ()
+        if conn.dialect.name == "postgresql":
+            return self._came_back(conn.execute(self._postgresql, {_ROWS: dump_json(rows)}))
+        back: list[Any] = []
+        for first in range(0, len(rows), _AT_ONCE):
+            some = rows[first : first + _AT_ONCE]
+            values = tuple(value for row in some for value in (*self._values(row), *self._fixed))
+            # Plain parameters: SQLite would parse a row's JSON anew for each of its columns.
+            statement = self._into + ",".join([self._row] * len(some)) + self._rest
+            back += self._came_back(conn.exec_driver_sql(statement, values))
+        return back
+
+    def _values(self, row: Mapping[str, Any]) -> Iterator[Any]:
+        for name, is_json in zip(self._names, self._json, strict=True):
+            yield dump_json(row[name]) if is_json else row[name]
+
+    def _came_back(self, result: CursorResult[Any]) -> Sequence[Any]:
+        return result.all() if self._returning else ()
+
+    def _taken_apart(self, table: Table) -> Any:
+        columns = [column(name, table.c[name].type) for name in self._names]
+        document = cast(bindparam(_ROWS, type_=Text), postgresql.JSON)
+        row = func.json_to_recordset(document).table_valued(*columns, name="each").render_derived(with_types=True)
+        fixed = [type_coerce(value, table.c[name].type).label(name) for name, value in self._constants.items()]
+        rows = select(*(row.c[name] for name in self._names), *fixed)
+        into = postgresql.insert(table).from_select([*self._names, *self._constants], rows, include_defaults=False)
+        back = [table.c[name] for name in self._returning]
+        return into.on_conflict_do_nothing().returning(*back) if back else into
 
 
 class ByKeys:
@@ -77,17 +101,12 @@ class ByKeys:
         return conn.execute(self._by_dialect[conn.dialect.name], {_KEYS: value}).all()
 
 
-def _sqlite_rows(columns: Sequence[Column[Any]]) -> Select[Any]:
-    row = func.json_each(bindparam(_ROWS, type_=Text)).table_valued("value", name="each").c.value
-    fields = (func.json_extract(row, literal_column(f"'$.{one.name}'")).label(one.name) for one in columns)
-    return select(*fields).where(true())  # SQLite would read an ON that follows FROM as that of a join
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
-def _postgresql_rows(columns: Sequence[Column[Any]]) -> Select[Any]:
-    document = cast(bindparam(_ROWS, type_=Text), postgresql.JSON)
-    fields = [column(one.name, one.type) for one in columns]
-    row = func.json_to_recordset(document).table_valued(*fields, name="each").render_derived(with_types=True)
-    return select(*(row.c[one.name] for one in columns))
+def _plain(value: Any) -> Any:
+    return dump_json(value) if isinstance(value, dict | list) else value
 
 
 def _sqlite_is_asked(one: ColumnElement[Any]) -> ColumnElement[bool]:

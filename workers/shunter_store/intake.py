@@ -50,26 +50,15 @@ def accept(db: Database, offers: Sequence[Offer]) -> list[Outcome]:
         DBAPIError: the database failed; whether it holds the jobs is known only where it answers again.
     """
     try:
-        return db.write(lambda conn: _accept(conn, offers))
+        return db.write(lambda conn: accept_in(conn, offers))
     except Exception as error:
         if len(offers) == 1 or _is_of_the_database(error):
             raise
     return [_accepted_alone(db, offer) for offer in offers]
 
 
-def _is_of_the_database(error: Exception) -> bool:
-    """Whether it would fail alike without the row that is to blame."""
-    return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
-
-
-def _accepted_alone(db: Database, offer: Offer) -> Outcome:
-    try:
-        return db.write(lambda conn: _accept(conn, [offer]))[0]
-    except Exception as error:
-        return error
-
-
-def _accept(conn: Connection, offers: Sequence[Offer]) -> list[Outcome]:
+def accept_in(conn: Connection, offers: Sequence[Offer]) -> list[Outcome]:
+    """`accept` within one transaction, which an error of the database fails as a whole."""
     at = jobs.now(conn)
     outcomes = [_checked(conn, offer) or offer.answer(jobs.as_accepted(offer.job, at)) for offer in offers]
     keys = [
@@ -84,6 +73,18 @@ def _accept(conn: Connection, offers: Sequence[Offer]) -> list[Outcome]:
     accepted = [offer.job for offer, outcome in zip(offers, outcomes, strict=True) if isinstance(outcome, Answer)]
     jobs.insert_all(conn, accepted, at)
     return outcomes
+
+
+def _is_of_the_database(error: Exception) -> bool:
+    """Whether it would fail alike without the row that is to blame."""
+    return isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError)
+
+
+def _accepted_alone(db: Database, offer: Offer) -> Outcome:
+    try:
+        return db.write(lambda conn: accept_in(conn, [offer]))[0]
+    except Exception as error:
+        return error
 
 
 def _checked(conn: Connection, offer: Offer) -> Exception | None:
