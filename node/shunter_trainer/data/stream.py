@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -64,7 +65,7 @@ def open_stream(samples: Samples | Unindexed, seat: Seat, workers: int) -> Strea
 
 
 class _BlockStream:
-    """Gathers the samples of several steps at once, so that a step itself costs next to nothing."""
+    """Gathers the samples of several steps at once, a block ahead, so that a step itself costs next to nothing."""
 
     def __init__(self, samples: Samples, seat: Seat) -> None:
         self._samples = samples
@@ -73,27 +74,35 @@ class _BlockStream:
         step_bytes = seat.geometry.rank_size * samples.sample_bytes
         self._steps = max(1, min(_BLOCK_STEPS, _BLOCK_BYTES // max(step_bytes, 1)))
         self._ready: Iterator[Sequence[Micro]] = iter(())
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="data")
+        self._next = self._thread.submit(self._gather)
 
     def next_step(self) -> Sequence[Micro]:
         for micros in self._ready:
             return micros
-        self._ready = iter(self._gather())
+        rows, weights = self._next.result()
+        self._next = self._thread.submit(self._gather)
+        self._ready = iter(self._micros(rows, weights))
         return next(self._ready)
 
     def close(self) -> None:
-        pass
+        self._thread.shutdown(cancel_futures=True)
 
-    def _gather(self) -> list[Sequence[Micro]]:
-        geometry = self._seat.geometry
+    def _gather(self) -> tuple[Rows, Sequence[float | None]]:
+        """The rows of the next block and the weights of its micro-batches. Only the thread calls it."""
         count = len(self._samples)
         positions = self._own_positions()
         indices = sample_indices(positions, count, self._seat.seed)
-        rows = self._samples.take(indices, positions // count)
-        batches = _cut(move(rows, self._seat.device), geometry.micro_size)
+        rows = _pinned(self._samples.take(indices, positions // count), self._seat.device)
         weights = self._weights(indices)
+        self._position += self._steps * self._seat.geometry.global_size
+        return rows, weights
+
+    def _micros(self, rows: Rows, weights: Sequence[float | None]) -> list[Sequence[Micro]]:
+        """A block by steps, on its way to the device."""
+        size = self._seat.geometry.accumulation
+        batches = _cut(move(rows, self._seat.device), self._seat.geometry.micro_size)
         micros = [Micro(batch, weight) for batch, weight in zip(batches, weights, strict=True)]
-        self._position += self._steps * geometry.global_size
-        size = geometry.accumulation
         return [micros[i : i + size] for i in range(0, len(micros), size)]
 
     def _own_positions(self) -> Indices:
@@ -250,6 +259,14 @@ def move(value: Any, device: torch.device) -> Any:
     if isinstance(value, Mapping):
         return {name: move(part, device) for name, part in value.items()}
     return value
+
+
+def _pinned(rows: Rows, device: torch.device) -> Rows:
+    """Rows in memory that a GPU reads by itself."""
+    if device.type != "cuda":
+        return rows
+    torch.cuda.set_device(device)  # a thread begins on the first GPU, where it would take memory
+    return {name: tensor.pin_memory() for name, tensor in rows.items()}
 
 
 def _cut(rows: Rows, size: int) -> list[dict[str, Tensor]]:
