@@ -52,7 +52,7 @@ def run_rank() -> int:
         gang = Gang.from_environment()
         places = Places.from_environment()
         reports = Reports(places.metrics, gang.is_main)
-        complete = _train(gang, places, reports)
+        complete = train(gang, places, reports)
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # also what torch's checkpoints raise, and a user's sys.exit()
@@ -61,7 +61,8 @@ def run_rank() -> int:
     return 0 if complete else EX_TEMPFAIL
 
 
-def _train(gang: Gang, places: Places, reports: Reports) -> bool:
+def train(gang: Gang, places: Places, reports: Reports) -> bool:
+    """Join the gang, run the training of the document to its end, and leave; True when it is complete."""
     task = read_task(places.document)
     watchdog = HangWatchdog(reports.failure, fixed_s=task.workload.guards.hang_s)
     watchdog.start()
