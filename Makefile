@@ -22,6 +22,9 @@ demo: setup ## train a small language model end to end on this machine
 test: setup ## the tests
 	$(RUN)/python -m pytest -m 'not slow'
 
+nightly: setup ## the tests that take many minutes
+	$(RUN)/python -m pytest -m nightly
+
 fmt: setup ## format the code
 	$(RUN)/ruff format . && $(RUN)/ruff check --fix .
 
@@ -41,4 +44,4 @@ docs: setup ## build the documentation into site/, without the network
 clean: ## remove the environment and the demo's data
 	rm -rf $(VENV) .shunter dist build site
 
-.PHONY: help setup demo test fmt lint type generate docs clean
+.PHONY: help setup demo test nightly fmt lint type generate docs clean

@@ -14,6 +14,8 @@ from torch._C._distributed_c10d import HashStore
 
 _COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """Longer than any honest wait; the hang watchdog ends a stuck gang much sooner."""
+_CONNECT_TIMEOUT = timedelta(minutes=1)
+"""For ranks that were all there a moment ago."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -67,6 +69,18 @@ def join(gang: Gang) -> None:
         # Otherwise gloo looks the host's name up, which fails or is slow on machines without proper DNS.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(backend, timeout=_COLLECTIVE_TIMEOUT)
+
+
+def another_group() -> dist.ProcessGroup:
+    """A second group of all ranks, whose messages never mix with the first's; for tensors on the CPU.
+
+    Every rank must call it, while nothing is under way in the first. Made when it is needed first, it would leave a
+    rank whose peer died just then waiting for the peer's address, half an hour long; a group that is connected breaks.
+    """
+    group = dist.new_group(backend="gloo", timeout=_CONNECT_TIMEOUT)
+    assert isinstance(group, dist.ProcessGroup)
+    dist.distributed_c10d._set_pg_timeout(_COLLECTIVE_TIMEOUT, group)
+    return group
 
 
 def leave(gang: Gang) -> None:

@@ -40,7 +40,14 @@ def main(plan: list[dict[str, Any]]) -> None:
             }
         )
         reports = Reports(places.metrics, gang.is_main)
-        run.train(gang, places, reports)
+        if training["probe"]:
+            from support.memory_probe import MemoryProbe
+
+            probe = MemoryProbe()
+            probe.train(run.train, gang, places, reports)
+            probe.write(folder / f"memory-{gang.rank}.json")
+        else:
+            run.train(gang, places, reports)
         reports.close()
         gc.unfreeze()
         gc.collect()
@@ -52,11 +59,11 @@ def _meet_only_once() -> None:
     def wait_for_all(gang: Gang) -> None:
         dist.barrier()
 
-    run.join = lambda gang: None
-    run.leave = wait_for_all
+    vars(run).update(join=lambda gang: None, leave=wait_for_all)
     # It watches one training for the life of a process.
     HangWatchdog.start = lambda self: None  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     main(json.loads(Path(sys.argv[1]).read_bytes()))

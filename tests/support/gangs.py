@@ -24,6 +24,16 @@ class Training:
     name: str
     document: Mapping[str, Any]
     resume: Path | None = None
+    probe: bool = False
+    """Whether to measure the memory of its tensors, see `support.memory_probe`."""
+
+    def as_json(self, folder: Path) -> dict[str, Any]:
+        """What the program of a rank reads; `folder` is the gang's."""
+        return {
+            "folder": str(folder / self.name),
+            "resume": str(self.resume) if self.resume else "",
+            "probe": self.probe,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,7 @@ def train_all(
         (folder / training.name).mkdir()
         (folder / training.name / "document.json").write_text(json.dumps(training.document))
     plan = folder / f"plan-{world_size}.json"
-    plan.write_text(
-        json.dumps([{"folder": str(folder / t.name), "resume": str(t.resume) if t.resume else ""} for t in trainings])
-    )
+    plan.write_text(json.dumps([training.as_json(folder) for training in trainings]))
     port = str(_free_port())
     ranks = [
         _start(folder, plan, {**place(rank, world_size, 1), "MASTER_PORT": port, **variables})

@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 class Linear(nn.Module):
-    def __init__(self, bad_step=None, raises=None, only_rank=None):
+    def __init__(self, bad_step=None, raises=None, only_rank=None, dies_at_save=None):
         super().__init__()
+        self.dies = dies_at_save is not None and dies_at_save == int(os.environ["RANK"])
         self.layer = nn.Linear(4, 4)
         self.raises, self.step = raises, 0
         self.bad_step = bad_step if only_rank in (None, int(os.environ["RANK"])) else None
@@ -33,6 +34,11 @@ class Linear(nn.Module):
         if self.raises == "value":
             raise ValueError("my own mistake")
         return {"loss": self.layer(x).sum() * float("nan")}
+
+    def state_dict(self, *args, **kwargs):
+        if self.dies and self.step:
+            os.kill(os.getpid(), 9)
+        return super().state_dict(*args, **kwargs)
 
 def not_a_module():
     return "a string"
@@ -140,6 +146,15 @@ def test_a_rank_whose_peer_was_killed_says_so(start_ranks: Any) -> None:
     ranks.await_step(3)
 
     ranks.kill(1)
+
+    assert ranks.end() == [1, -signal.SIGKILL]
+    failure = ranks.failure(0)
+    assert failure is not None
+    assert failure["reason"] == "peer_lost"
+
+
+def test_a_rank_whose_peer_dies_at_the_first_save_says_so_at_once(models: Path, start_ranks: Any) -> None:
+    ranks: Ranks = start_ranks(linear(dies_at_save=1), 2)
 
     assert ranks.end() == [1, -signal.SIGKILL]
     failure = ranks.failure(0)

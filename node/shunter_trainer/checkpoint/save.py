@@ -29,7 +29,7 @@ from shunter_trainer.checkpoint.manifest import (
 )
 from shunter_trainer.checkpoint.prune import prune
 from shunter_trainer.failures import CheckpointFault, PeerLost, speaks_of_lost_peer
-from shunter_trainer.gang import Gang
+from shunter_trainer.gang import Gang, another_group
 from shunter_trainer.strategies.names import MODEL, OPTIMIZER
 
 _METADATA = ".metadata"
@@ -65,12 +65,12 @@ class Policy:
 
 
 class Saver:
-    """Writes the checkpoints of one rank. Every rank calls `save` at the same steps."""
+    """Writes the checkpoints of one rank. Every rank makes one, and calls `save` at the same steps."""
 
     def __init__(self, policy: Policy, gang: Gang) -> None:
         self._policy = policy
         self._gang = gang
-        self._group: dist.ProcessGroup | None = None
+        self._group = another_group()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._running: Future[None] | None = None
         self.blocked_s = 0.0
@@ -83,11 +83,6 @@ class Saver:
         """
         began = time.perf_counter()
         self.wait()
-        if self._group is None:
-            # A group of its own, so that the thread's messages never mix with the training's.
-            group = dist.new_group(backend="gloo")
-            assert isinstance(group, dist.ProcessGroup)
-            self._group = group
         copy = own_share(state, self._gang)
         self._running = self._pool.submit(self._write, copy, position, dict(values))
         self.blocked_s = time.perf_counter() - began
