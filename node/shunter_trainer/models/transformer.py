@@ -58,6 +58,9 @@ class Shape:
 class Attention(nn.Module):
     """Causal self-attention with rotary positions."""
 
+    takes_mixed_types = True
+    """The rotary tables stay fp32 whatever the rest is computed in; see `strategies/sharded.py`."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         kv_width = shape.kv_heads * shape.head_width
@@ -100,7 +103,6 @@ class Block(nn.Module):
     """One layer, normalised before each part."""
 
     takes_mixed_types = True
-    """The rotary tables stay fp32 whatever the rest is computed in."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
