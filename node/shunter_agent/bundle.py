@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import tarfile
 import zlib
@@ -12,9 +13,11 @@ from shunter_agent.files import BLOCK, remove_tree
 MOST_ENTRIES = 100_000
 MOST_RATIO = 200
 RATIO_COUNTS_FROM_BYTES = 16 << 20
+LONGEST_PATH = 1024
+LONGEST_PART = 255
 
 _NOT_WHOLE = (
-    *(tarfile.TarError, EOFError, zlib.error, UnicodeError, ValueError),
+    *(tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError, ValueError),
     *(FileExistsError, NotADirectoryError, IsADirectoryError),
 )
 
@@ -48,7 +51,8 @@ def unpack(archive: str, target: str) -> None:
 def _unpack(file: IO[bytes], target: str, most_bytes: int) -> None:
     seen: set[str] = set()
     written = 0
-    with tarfile.open(fileobj=file, mode="r|gz") as tar:
+    # Not `r|gz`, which ends behind the first of several gzip members: what parallel packers write.
+    with gzip.GzipFile(fileobj=file, mode="rb") as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
         for entry in tar:
             path = _checked(entry, seen)
             if len(seen) > MOST_ENTRIES:
@@ -70,6 +74,8 @@ def _checked(entry: tarfile.TarInfo, seen: set[str]) -> str:
         raise BadBundle(f"{name!r}: only files and folders are taken, no links or devices")
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise BadBundle(f"{name!r}: leads out of the folder")
+    if len(os.fsencode(name)) > LONGEST_PATH or any(len(part) > LONGEST_PART for part in os.fsencode(name).split(b"/")):
+        raise BadBundle(f"{name[:80]!r}: a path that is too long")
     path = os.path.normpath(name)
     if path in seen and not entry.isdir():
         raise BadBundle(f"{name!r}: is there twice")
