@@ -22,6 +22,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -48,8 +49,8 @@ def main() -> None:
 
 def report(kind: str, database_url: str, folder: Path, *, seconds: float, pairs: int) -> None:
     """Measure on one database, and print."""
-    with api(folder, database_url) as (url, key), bare(database_url) as bare_url:
-        headers = {"Authorization": f"Bearer {key}"}
+    with api(folder, database_url) as served, bare(database_url) as bare_url:
+        url, headers = served.url, {"Authorization": f"Bearer {served.key}"}
 
         def ours() -> Load:
             return drive(url, lambda: submission(headers), expect=201, seconds=seconds)
@@ -87,26 +88,35 @@ def submission(headers: dict[str, str]) -> bytes:
     return request("POST", "/v1/jobs", {**headers, **JSON, "Idempotency-Key": secrets.token_hex(16)}, DOCUMENT)
 
 
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API process: where it serves, a key that it knows, and its process id."""
+
+    url: str
+    key: str
+    pid: int
+
+
 @contextmanager
-def api(folder: Path, database_url: str) -> Iterator[tuple[str, str]]:
+def api(folder: Path, database_url: str) -> Iterator[Api]:
     """The API process alone: no worker takes up the jobs."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
     environ |= {"SHUNTER_DATA_DIR": str(folder), "SHUNTER_DATABASE_URL": database_url}
     module = [sys.executable, "-m", "shunter_service"]
     subprocess.run([*module, "prepare"], env=environ, check=True, stdout=subprocess.DEVNULL)
-    with serving([*module, "api"], environ) as url:
-        yield url, (folder / "api-key").read_text().strip()
+    with serving([*module, "api"], environ) as (url, pid):
+        yield Api(url, (folder / "api-key").read_text().strip(), pid)
 
 
 @contextmanager
 def bare(database_url: str) -> Iterator[str]:
-    with serving([sys.executable, str(HERE / "bare_api.py"), "--url", database_url], dict(os.environ)) as url:
+    with serving([sys.executable, str(HERE / "bare_api.py"), "--url", database_url], dict(os.environ)) as (url, _):
         yield url
 
 
 @contextmanager
-def serving(command: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
-    """A server on a socket of its own, from its first answer to its end."""
+def serving(command: Sequence[str], environ: dict[str, str]) -> Iterator[tuple[str, int]]:
+    """A server on a socket of its own, from its first answer to its end: its URL and process id."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         fd = listener.fileno()
@@ -119,7 +129,7 @@ def serving(command: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
         )
         try:
             wait_until_ready(url, process)
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
             process.wait(20)

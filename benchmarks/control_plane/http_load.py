@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -67,6 +68,28 @@ async def _connection(url: str, make: Callable[[], bytes], expect: int, until: f
         writer.close()
         await writer.wait_closed()
     return took_ms, len(body)
+
+
+async def send_all(url: str, requests: Sequence[bytes], statuses: Counter[int], concurrency: int = 16) -> list[str]:
+    """Send these once each, over so many connections, and count the statuses; the `Location`s that came back."""
+    left = deque(requests)
+    found: list[str] = []
+
+    async def connection() -> None:
+        place = urlsplit(url)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+        while left:
+            writer.write(left.popleft())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
+            await reader.readexactly(int(fields["content-length"]))
+            statuses[int(head.split(" ", 2)[1])] += 1
+            found.extend([fields["location"]] if "location" in fields else [])
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(connection() for _ in range(concurrency)))
+    return found
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
