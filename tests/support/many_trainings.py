@@ -36,8 +36,8 @@ class ManyTrainings(Ranks):
     program = "support.many_trainings"
     ends_within_s = 280.0
 
-    def __init__(self, folder: Path, documents: Mapping[str, Any], world_size: int, **variables: str) -> None:
-        super().__init__(folder, documents, world_size, PYTHONPATH=str(Path(__file__).parents[1]), **variables)
+    def __init__(self, folder: Path, documents: Mapping[str, Any], world_size: int) -> None:
+        super().__init__(folder, documents, world_size, PYTHONPATH=str(Path(__file__).parents[1]))
 
     def losses(self) -> dict[str, list[float]]:
         """The losses of each training by its name, when all have ended."""
