@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from shunter_store.tables import jobs, log_chunks, log_streams, nodes
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Row,
+    ScalarSelect,
     Select,
     Table,
     and_,
@@ -94,18 +96,8 @@ _CHUNK = [
 ]
 _ARRIVAL = tuple(log_chunks.c[name] for name in ("job_line", "generation", "rank", "stream", "journal_id", "offset"))
 """`job_line` orders all pieces that hold a line feed; the others only have to stay in order within their stream."""
-_FIRST_SINCE = (
-    select(log_chunks.c.first_line)
-    .where(
-        *(log_chunks.c[name] == log_streams.c[name] for name in ("job_id", "generation", "rank", "stream")),
-        log_chunks.c.job_line >= bindparam("arrival"),
-    )
-    .order_by(log_chunks.c.job_line)
-    .limit(1)
-    .correlate(log_streams)
-    .scalar_subquery()
-)
-_LINES_BEFORE = select(func.coalesce(func.sum(func.coalesce(_FIRST_SINCE, log_streams.c.lines)), 0))
+_PROBES: Final = 15
+"""So many places are looked at in one query: 1,000,000 lines are narrowed down to one in five."""
 
 
 def count_lines(conn: Connection, selection: Selection) -> int:
@@ -123,7 +115,7 @@ def chunks_from(conn: Connection, selection: Selection, first_line: int, count: 
     streams = [] if selection.is_everything else _streams(conn, selection)
     if len(streams) > _SEVERAL_STREAMS:
         return _counted(conn, selection, first_line, count)
-    arrival, before = _last_before(conn, selection, first_line)
+    arrival, before = _last_before(conn, selection, streams, first_line)
     found: list[PlacedChunk] = []
     for limit in (_FIRST_CHUNKS, MOST_CHUNKS):
         rows = conn.execute(_since(selection, streams, arrival, min(limit, count))).all()
@@ -183,7 +175,9 @@ def _streams(conn: Connection, selection: Selection) -> list[tuple[int, int, str
     return [(generation, rank, stream) for generation, rank, stream in conn.execute(few)]
 
 
-def _last_before(conn: Connection, selection: Selection, line: int) -> tuple[int, int]:
+def _last_before(
+    conn: Connection, selection: Selection, streams: Sequence[tuple[int, int, str]], line: int
+) -> tuple[int, int]:
     """The last `job_line` at which no more than the lines before this one had arrived, and how many had."""
     if selection.is_everything:
         newest = select(func.max(log_chunks.c.job_line)).where(
@@ -191,17 +185,49 @@ def _last_before(conn: Connection, selection: Selection, line: int) -> tuple[int
         )
         arrival = conn.execute(newest).scalar() or 0
         return arrival, arrival
-    counted = _LINES_BEFORE.where(selection.of(log_streams))
+    if len(streams) == 1:
+        found = conn.execute(
+            select(log_chunks.c.job_line, log_chunks.c.first_line)
+            .where(Selection(selection.job_id, *streams[0]).of(log_chunks), log_chunks.c.first_line < line)
+            .order_by(log_chunks.c.first_line.desc(), log_chunks.c.job_line.desc())
+            .limit(1)
+        ).first()
+        return (found[0], found[1]) if found is not None else (0, 0)
+    return _narrowed_down(conn, selection, line)
+
+
+def _narrowed_down(conn: Connection, selection: Selection, line: int) -> tuple[int, int]:
+    names = [f"at_{number}" for number in range(_PROBES)]
+    counted = select(*(_lines_before(selection, name) for name in names))
     low, high = 0, conn.execute(select(jobs.c.log_lines).where(jobs.c.id == selection.job_id)).scalar() or 0
     before = 0
     while low < high:
-        middle = (low + high + 1) // 2
-        lines = int(conn.execute(counted, {"arrival": middle}).scalar_one())
-        if lines < line:
-            low, before = middle, lines
-        else:
-            high = middle - 1
+        places = [low + 1 + (high - low - 1) * number // (_PROBES - 1) for number in range(_PROBES)]
+        lines = conn.execute(counted, dict(zip(names, places, strict=True))).one()
+        for place, arrived in zip(places, lines, strict=True):
+            if arrived < line:
+                low, before = place, int(arrived)
+            else:
+                high = place - 1
+                break
     return low, before
+
+
+def _lines_before(selection: Selection, arrival: str) -> ScalarSelect[Any]:
+    """How many lines of a selection had arrived at a `job_line`: where each of its streams was then, added up."""
+    first_since = (
+        select(log_chunks.c.first_line)
+        .where(
+            *(log_chunks.c[name] == log_streams.c[name] for name in ("job_id", "generation", "rank", "stream")),
+            log_chunks.c.job_line >= bindparam(arrival, type_=BigInteger),
+        )
+        .order_by(log_chunks.c.job_line)
+        .limit(1)
+        .correlate(log_streams)
+        .scalar_subquery()
+    )
+    lines = func.coalesce(func.sum(func.coalesce(first_since, log_streams.c.lines)), 0)
+    return select(lines).where(selection.of(log_streams)).scalar_subquery()
 
 
 def _since(

@@ -220,7 +220,7 @@ def _bytes(objects: ObjectStore, chunk: PlacedChunk) -> bytes:
 
 def _line(index: PageIndex, chunk: PlacedChunk, number: int, text: str) -> LogLine:
     key = chunk.key
-    return LogLine(
+    return LogLine.model_construct(  # a page holds thousands, of our own making
         line=number,
         at=chunk.last_at,
         generation=key.generation,

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, Protocol
@@ -174,10 +175,13 @@ class _Remote:
         return size
 
     def open_range(self, key: str, start: int, end: int | None) -> Iterator[bytes]:
-        size = self.size(key)
-        if size is None:
-            raise NotFound("object", key)
-        return self._pieces(key, start, size if end is None else min(end, size))
+        if end is None:
+            end = self.size(key)
+            if end is None:
+                raise NotFound("object", key)
+        pieces = self._pieces(key, start, end)
+        # The first piece is fetched at once: to ask before whether it is there would cost as much again.
+        return chain([next(pieces, b"")], pieces)
 
     def size(self, key: str) -> int | None:
         try:
@@ -207,7 +211,13 @@ class _Remote:
 
     def _pieces(self, key: str, start: int, end: int) -> Iterator[bytes]:
         for first in range(start, end, _REQUEST_BYTES):
-            yield self._filesystem.cat_file(self._path(key), start=first, end=min(first + _REQUEST_BYTES, end))
+            try:
+                piece = self._filesystem.cat_file(self._path(key), start=first, end=min(first + _REQUEST_BYTES, end))
+            except FileNotFoundError:
+                raise NotFound("object", key) from None
+            if not piece:
+                return
+            yield piece
 
     def _digest(self, key: str) -> str:
         return _copy(self.open_range(key, 0, None), None)[0]
