@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any, Callable, Mapping, NamedTuple
 
+from shunter_agent import accelerate
 from shunter_agent.files import write_json
 from shunter_agent.ranks import Crew, locate, node_environment, rank_environment
 from shunter_agent.substitution import substitute_all
@@ -49,6 +50,8 @@ def plan_processes(crew: Crew) -> list[Process]:
         spread = _one_a_rank if launcher == "torch" else _one_a_node
         return spread(crew, shared, program, True)
     argv = _LAUNCHERS[launcher](crew, _program(workload), values)
+    if launcher == "accelerate":
+        shared = {**accelerate.environment(crew, values.get("deepspeed_config")), **shared}
     spread = _one_a_rank if launcher == "torch" else _one_a_node
     return spread(crew, shared, (crew.ready.python, *argv, *arguments), False)
 
@@ -70,7 +73,7 @@ def substitutions(crew: Crew) -> dict[str, str]:
     if deepspeed:
         values["deepspeed_config"] = deepspeed
     if "${accelerate_config}" in text:
-        values["accelerate_config"] = _accelerate_config(crew, deepspeed)
+        values["accelerate_config"] = accelerate.write_configuration(crew, deepspeed)
     return values
 
 
@@ -151,21 +154,7 @@ def _torchrun(crew: Crew, program: tuple[str, ...], values: Mapping[str, str]) -
 
 
 def _accelerate(crew: Crew, program: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
-    ranks = crew.ranks
-    deepspeed = values.get("deepspeed_config")
-    if deepspeed:
-        kind: tuple[str, ...] = ("--use_deepspeed", "--deepspeed_config_file", deepspeed)
-        kind += ("--deepspeed_multinode_launcher", "standard")
-    else:
-        kind = ("--multi_gpu",) if int(ranks["world_size"]) > 1 else () if ranks.get("gpus") else ("--cpu",)
-    return (
-        *("-m", "accelerate.commands.launch", "--num_machines", str(ranks["num_nodes"])),
-        *("--num_processes", str(ranks["world_size"]), "--machine_rank", str(ranks["node_rank"])),
-        *("--main_process_ip", str(ranks["master_addr"]), "--main_process_port", str(crew.master_port)),
-        *("--same_network", "--mixed_precision", "no", "--dynamo_backend", "no"),
-        *kind,
-        *program,
-    )
+    return (*accelerate.launch_arguments(crew, values.get("deepspeed_config")), *program)
 
 
 _LAUNCHERS: dict[str, Callable[[Crew, tuple[str, ...], Mapping[str, str]], tuple[str, ...]]] = {
@@ -174,34 +163,6 @@ _LAUNCHERS: dict[str, Callable[[Crew, tuple[str, ...], Mapping[str, str]], tuple
     "torchrun": _torchrun,
     "accelerate": _accelerate,
 }
-
-
-def _accelerate_config(crew: Crew, deepspeed: str | None) -> str:
-    """A configuration file for a program that calls accelerate itself."""
-    ranks = crew.ranks
-    kind = "DEEPSPEED" if deepspeed else "NO"
-    if not deepspeed and int(ranks["world_size"]) > 1:
-        kind = "MULTI_GPU" if ranks.get("gpus") else "MULTI_CPU"
-    config = {
-        "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": kind,
-        "num_machines": ranks["num_nodes"],
-        "num_processes": ranks["world_size"],
-        "machine_rank": ranks["node_rank"],
-        "main_process_ip": ranks["master_addr"],
-        "main_process_port": crew.master_port,
-        "same_network": True,
-        "mixed_precision": "no",
-        "use_cpu": not ranks.get("gpus"),
-    }
-    if deepspeed:
-        config["deepspeed_config"] = {
-            "deepspeed_config_file": deepspeed,
-            "deepspeed_multinode_launcher": "standard",
-        }
-    path = os.path.join(crew.layout.generation(crew.generation), "accelerate.json")
-    write_json(path, config)
-    return path
 
 
 def local_address(peer: str, port: int) -> str:

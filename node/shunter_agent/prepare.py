@@ -181,6 +181,11 @@ class Preparation(threading.Thread):
             self._shell.run(argv, self._ready.cwd, self._environment(), command)
         self._made("setup", of)
 
+    def _deepspeed(self) -> None:
+        from shunter_agent.deepspeed_file import check_deepspeed_file
+
+        check_deepspeed_file(self._shell, self._crew, self._environment())
+
     def _resume(self) -> None:
         from shunter_agent.resume import make_resume_folder
 
@@ -204,6 +209,11 @@ def _wants_packages(assignment: dict[str, Any]) -> bool:
     return bool(environment.get("requirements") or environment.get("requirements_file"))
 
 
+def _strategy(assignment: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = assignment["document"].get("strategy") or {}
+    return found
+
+
 _PARTS: tuple[tuple[str, Callable[[dict[str, Any]], bool], Callable[[Preparation], None]], ...] = (
     ("source", _has_source, Preparation._source),
     ("inputs", lambda assignment: bool(assignment.get("inputs")), Preparation._inputs),
@@ -213,6 +223,7 @@ _PARTS: tuple[tuple[str, Callable[[dict[str, Any]], bool], Callable[[Preparation
         lambda assignment: bool((assignment["document"].get("environment") or {}).get("setup")),
         Preparation._setup,
     ),
+    ("deepspeed", lambda assignment: bool(_strategy(assignment).get("deepspeed_file")), Preparation._deepspeed),
     ("resume", lambda assignment: bool(assignment.get("resume")), Preparation._resume),
 )
 """In this order: name, whether a generation needs it, how it is made."""

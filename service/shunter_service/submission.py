@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from shunter_service.access import own_job
 from shunter_service.answers import encode
 from shunter_service.context import Service
+from shunter_service.deepspeed_files import deepspeed_file_faults
 from shunter_service.job_reading import tag
 from shunter_service.repeating import Asked, Done, before, once
 from shunter_service.views import job_view
@@ -40,7 +41,9 @@ async def submit(service: Service, asked: Asked) -> Done:
         IdempotencyMismatch: the key was used with another body.
     """
     try:
-        answer = await service.intake.ask(_offer(service, asked))
+        job = parse_posted_job(asked.body)
+        _refuse(await deepspeed_file_faults(service.objects, job), asked)
+        answer = await service.intake.ask(_offer(service, asked, job))
     except (DocumentError, KeyTaken):
         # What was accepted under the key is answered again, whatever would become of it today.
         if (known := await before(service, asked)) is not None:
@@ -49,13 +52,9 @@ async def submit(service: Service, asked: Asked) -> Done:
     return Done(answer.status, answer.body.encode(), answer.headers)
 
 
-def _offer(service: Service, asked: Asked) -> Offer:
-    job = parse_posted_job(asked.body)
-
+def _offer(service: Service, asked: Asked, job: JobSpec) -> Offer:
     def check(conn: Connection) -> None:
-        if faults := list(_deployment_faults(conn, service, job)):
-            document = read_json(asked.body)
-            raise DocumentError([Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in faults])
+        _refuse(list(_deployment_faults(conn, service, job)), asked)
 
     new = NewJob(
         id=new_id("job"),
@@ -69,6 +68,12 @@ def _offer(service: Service, asked: Asked) -> Offer:
     )
     key = asked.idempotency_key
     return Offer(new, _answer, None if key is None else (asked.path, key, asked.digest), check)
+
+
+def _refuse(faults: list[Fault], asked: Asked) -> None:
+    if faults:
+        document = read_json(asked.body)
+        raise DocumentError([Fault(nearest_existing(fault.pointer, document), fault.detail) for fault in faults])
 
 
 def _answer(row: JobRow) -> Answer:

@@ -58,6 +58,53 @@ def test_each_launcher_has_its_command_line(tmp_path: Path, workload: dict[str, 
     assert [process.rank for process in found] == [4, 5, 6, 7][:count]
 
 
+FSDP = (
+    "--use_fsdp --fsdp_version 2 --fsdp_reshard_after_forward false --fsdp_offload_params true "
+    "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_transformer_layer_cls_to_wrap Block,Head"
+)
+SHARDED = {"reshard_after_forward": False, "offload": "cpu", "wrap": ["Block", "Head"]}
+MESH = "--parallelism_config_dp_replicate_size {} --parallelism_config_dp_shard_size {}"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ({"kind": "ddp"}, "--multi_gpu"),
+        ({"kind": "fsdp", **SHARDED}, FSDP),
+        (
+            {"kind": "hsdp", **SHARDED, "shard_size": "node"},
+            FSDP.replace("--use_fsdp", "--use_fsdp --use_parallelism_config") + " " + MESH.format(2, 4),
+        ),
+        (
+            {"kind": "hsdp", **SHARDED, "shard_size": 2},
+            FSDP.replace("--use_fsdp", "--use_fsdp --use_parallelism_config") + " " + MESH.format(4, 2),
+        ),
+    ],
+)
+def test_accelerate_is_told_the_strategy(tmp_path: Path, strategy: dict[str, Any], words: str) -> None:
+    workload = {**SCRIPT, "launcher": "accelerate", "arguments": ["${accelerate_config}"]}
+    ranks = {**TWO_NODES, "gpus": [0, 1, 2, 3]}
+
+    (process,) = plan_processes(crew(tmp_path, workload, ranks=ranks, document={"strategy": strategy}))
+
+    argv = " ".join(process.argv)
+    assert "--num_machines 2 --num_processes 8 --machine_rank 1 --main_process_ip 127.0.0.1" in argv
+    assert f" --dynamo_backend no {words} run.py {tmp_path}/generations/3/accelerate.json" in argv
+    assert "ACCELERATE_USE_CPU" not in process.environment
+    config = json.loads((tmp_path / "generations" / "3" / "accelerate.json").read_text())
+    kind = {"ddp": "MULTI_GPU"}.get(strategy["kind"], "FSDP")
+    assert (config["distributed_type"], config["machine_rank"], config["num_machines"]) == (kind, 1, 2)
+    told = {**config.get("fsdp_config", {}), **config.get("parallelism_config", {})}
+    assert all(f"--{name} {value}" in argv for name, value in told.items())
+    assert bool(told) == (kind == "FSDP")
+
+
+def test_accelerate_joins_ranks_on_cpus_too(tmp_path: Path) -> None:
+    (process,) = plan_processes(crew(tmp_path, {**SCRIPT, "launcher": "accelerate"}))
+
+    assert process.environment["ACCELERATE_USE_CPU"] == "true"
+
+
 @pytest.mark.parametrize(("launcher", "count"), [("torch", 4), ("plain", 1)])
 def test_a_command_is_plain_argv(tmp_path: Path, launcher: str, count: int) -> None:
     workload = command("bash", "${output_dir}/run.sh", arguments=["$HOME"], launcher=launcher)

@@ -41,10 +41,7 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"tracking": [{"kind": "wandb"}]}, "/tracking"),
 ]
 
-SCRIPTS: list[tuple[Changes, str]] = [
-    ({"strategy": {"kind": "ddp"}}, "/strategy/kind"),
-]
-CASES = [(tiny_lm, *case) for case in TRAININGS] + [(script, *case) for case in SCRIPTS]
+CASES = [(tiny_lm, *case) for case in TRAININGS]
 
 
 @pytest.mark.parametrize(("document", "changes", "pointer"), CASES)

@@ -18,6 +18,28 @@ def faults_of(document: dict[str, Any]) -> list[Fault]:
 
 
 SCRIPTS: list[tuple[Changes, str, str]] = [
+    (
+        {"strategy": {"kind": "ddp"}, "workload.launcher": "plain"},
+        "/strategy/kind",
+        "`ddp` needs one process a rank, and `workload.launcher` plain starts one a node; use torch",
+    ),
+    (
+        {"strategy": {"kind": "ddp", "bucket_mb": 50}},
+        "/strategy/bucket_mb",
+        "a script makes its own DistributedDataParallel; set this there",
+    ),
+    (
+        {"strategy": {"kind": "fsdp"}, "resources": {"gpus": 2}},
+        "/strategy/kind",
+        "`fsdp` reaches a script through accelerate only, and `workload.launcher` is torch; use launcher accelerate, "
+        "or strategy own for a program that shards itself",
+    ),
+    (
+        {"strategy": {"kind": "hsdp", "shard_size": 2}, "workload.launcher": "accelerate"},
+        "/strategy/kind",
+        "accelerate does not do `hsdp` on CPUs, and `resources.cpu_processes` asks for them; use GPUs, or ddp, "
+        "deepspeed or own",
+    ),
     ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
     (
         {"workload.entrypoint": ABSENT},
@@ -132,4 +154,19 @@ def test_a_contradiction_in_a_script_names_place_numbers_and_way_out(
     ],
 )
 def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None:
+    assert faults_of(changed(script(), changes)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": {"kind": "ddp"}},
+        {"strategy": {"kind": "ddp"}, "workload.launcher": "torchrun"},
+        {"strategy": {"kind": "ddp"}, "workload.launcher": "accelerate"},
+        {"strategy": {"kind": "fsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
+        {"strategy": {"kind": "hsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
+        {"strategy": {"kind": "deepspeed", "zero_stage": 2}, "workload.launcher": "accelerate"},
+    ],
+)
+def test_a_strategy_that_the_launcher_carries_is_taken(changes: Changes) -> None:
     assert faults_of(changed(script(), changes)) == []
