@@ -207,6 +207,23 @@ run: |
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "t.sky.yaml",
+            "num_nodes: 2\nresources: {accelerators: 'A100:8'}\nrun: torchrun --nproc-per-node 8 train.py\n",
+        ),
+        ("t.sbatch", "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=8\nsrun torchrun --nproc-per-node 8 train.py\n"),
+    ],
+)
+def test_nodes_that_the_command_does_not_use_are_not_passed_over(tmp_path: Path, name: str, text: str) -> None:
+    found = imported(tmp_path, name, text)
+
+    assert found.document["resources"]["nodes"] == 1
+    assert [part for part in parts(found, Kind.REFUSED) if part.startswith("2 nodes: ")] != []
+
+
 class TestSkyPilotTasks:
     def test_are_taken_over_part_by_part(self, tmp_path: Path) -> None:
         found = imported(tmp_path, "sky.yaml", SKYPILOT)

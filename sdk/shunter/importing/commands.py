@@ -118,7 +118,14 @@ def _take_nodes(found: Imported, nodes: str, per_node: str) -> None:
     number = most or least
     if most and most != least:
         found.dropped(f"--nnodes {nodes}", f"a job runs on a fixed number of nodes; {most} are asked for")
-    on_nodes = _number(number) or found.get("resources.nodes") or 1
+    asked = found.get("resources.nodes") or 1
+    on_nodes = _number(number) or asked
+    if on_nodes < asked:
+        found.refused(
+            f"{asked} nodes",
+            f"the command starts a gang on {on_nodes}, so each would train by itself; to train over all of them set "
+            f"resources.nodes to {asked}",
+        )
     on_each = _number(per_node) or found.get("resources.gpus_per_node") or (1 if per_node == "cpu" else WHOLE_NODE)
     found.on_cpus = found.on_cpus or per_node == "cpu"
     if _number(number) and _number(per_node):
