@@ -1,6 +1,8 @@
 """Real ranks on data of the kinds that need preparing: the same curve, resumed on another number of them."""
 
+import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,84 @@ def test_images_go_on_with_the_same_cuts_and_leave_the_names_of_their_classes(
         "1": "green",
         "2": "red",
     }
+
+
+def test_texts_of_a_folder_of_the_hub_train_pretrained_weights_with_their_own_tokenizer(
+    start_ranks: StartRanks, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    inputs = tmp_path / "gang" / "inputs"
+    LlamaForCausalLM(LlamaConfig(**{**LLAMA["config"], "vocab_size": 400})).save_pretrained(inputs / "base")
+    write_tokenizer(inputs / "base")
+    for split in ("train", "test"):
+        (inputs / "corpus" / "data").mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            pa.table({"text": ["the quick brown fox"] * 60}), inputs / "corpus" / "data" / f"{split}-0.parquet"
+        )
+    data = {"kind": "huggingface", "name": "input:corpus", "tokenizer": "model", "sequence_length": 16}
+
+    ranks = trained(
+        start_ranks,
+        model={"kind": "huggingface", "weights": "input:base"},
+        data={**data, "validation": {**data, "split": "test"}},
+        duration={"tokens": 16 * 4 * 3},
+    )
+
+    assert sorted(ranks.values("loss")) == [1, 2, 3]
+    assert ranks.values("val_perplexity")
+
+
+def test_texts_with_classes_train_a_classifier_of_as_many(start_ranks: StartRanks, tmp_path: Path) -> None:
+    inputs = tmp_path / "gang" / "inputs"
+    inputs.mkdir(parents=True)
+    lines = [{"text": word, "mood": mood} for word, mood in (("fine", "good"), ("awful", "bad"), ("so so", "even"))]
+    (inputs / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in 8 * lines))
+    data = {"kind": "jsonl", "path": "input:a.jsonl", "label": "mood", "sequence_length": 8}
+    model = {
+        "kind": "huggingface",
+        "task": "sequence_classification",
+        "config": {**LLAMA["config"], "model_type": "bert", "vocab_size": 256},
+    }
+
+    ranks = trained(
+        start_ranks, model=model, data={**data, "validation": data}, metrics=["top1"], duration={"epochs": 3}
+    )
+
+    assert ranks.values("val_top1")[18] >= 1 / 3
+    assert "val_perplexity" not in ranks.lines()[-1]
+    assert json.loads((ranks.output / "config.json").read_text())["id2label"] == {"0": "bad", "1": "even", "2": "good"}
+
+
+def test_shards_train_and_a_folder_of_images_evaluates(start_ranks: StartRanks, tmp_path: Path) -> None:
+    inputs = tmp_path / "gang" / "inputs"
+    write_classes(inputs / "val", each=2)
+    with tarfile.open(inputs / "a.tar", "w") as tar:
+        for number, file in enumerate(sorted((inputs / "val").rglob("*.png"))):
+            tar.add(file, f"{number:03}.png")
+            label = tarfile.TarInfo(f"{number:03}.cls")
+            label.size = 1
+            tar.addfile(label, io.BytesIO(str(number // 2).encode()))
+    data = {"kind": "webdataset", "path": "input:*.tar", "samples": 6, "workers_per_gpu": 1}
+
+    ranks = trained(
+        start_ranks,
+        model={**VIT, "config": {**VIT["config"], "num_labels": 3}},
+        data={**data, "validation": {"kind": "image_folder", "path": "input:val"}},
+        duration={"epochs": 2},
+    )
+
+    assert sorted(ranks.values("loss")) == [1, 2, 3]
+    assert ranks.values("val_loss")
+
+
+def trained(start_ranks: StartRanks, **members: Any) -> Ranks:
+    """A training on one rank that came to its end."""
+    ranks = start_ranks(document(**{**EVERY_TWO, "batch": {"global_size": 4}, **members}))
+    assert ranks.end() == [0], ranks.stderr()
+    return ranks
 
 
 def resumed_and_whole(start_ranks: StartRanks, tmp_path: Path, prepare: Any, **members: Any) -> tuple[Ranks, Ranks]:

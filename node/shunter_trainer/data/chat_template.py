@@ -54,7 +54,8 @@ class ChatTemplate:
 
     def _span(self, talk: Conversation, at: int, text: str) -> Span:
         begun = self._begun(talk, at)
-        upto = self._text(talk, talk.messages[: at + 1])
+        is_last = at + 1 == len(talk.messages)
+        upto = text if is_last else self._text(talk, talk.messages[: at + 1])
         if begun is not None and upto.startswith(begun) and text.startswith(upto):
             return len(begun), _trimmed(text, len(begun), len(upto))
         return self._by_mark(talk, at, text, upto)
