@@ -221,7 +221,7 @@ def test_nodes_that_the_command_does_not_use_are_not_passed_over(tmp_path: Path,
     found = imported(tmp_path, name, text)
 
     assert found.document["resources"]["nodes"] == 1
-    assert [part for part in parts(found, Kind.REFUSED) if part.startswith("2 nodes: ")] != []
+    assert "2 nodes: the command starts a gang on 1" in parts(found, Kind.REFUSED)
 
 
 class TestSkyPilotTasks:
