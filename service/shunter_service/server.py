@@ -87,7 +87,7 @@ def _cut_stalled(listener: socket.socket, after_s: float) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m shunter_service api", description="Serve the REST API.")
+    parser = argparse.ArgumentParser(prog="shunter service", description="Serve the REST API.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--fd", type=int, help="serve on this listening socket instead (what `shunter up` does)")

@@ -15,11 +15,20 @@ from support.waiting import wait_until
 TOO_HEAVY = ("torch", "litestar", "libcloud", "alembic", "deepspeed", "numpy", "uvicorn", "httpx")
 
 
-def role(data_dir: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def role(data_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
     environ = kept | {"SHUNTER_DATA_DIR": str(data_dir), **settings}
-    command = [sys.executable, "-m", "shunter_workers"]
+    command = [sys.executable, "-m", "shunter_workers", *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--children=4", 2)])
+def test_an_argument_is_answered_and_starts_nothing(tmp_path: Path, argument: str, code: int) -> None:
+    ended = role(tmp_path / "data", argument)
+
+    assert ended.returncode == code
+    assert "usage: shunter worker" in ended.stdout + ended.stderr
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 from shunter_store import migrate
@@ -17,8 +19,12 @@ from shunter_workers.settings import WorkerSettings, signing_secret
 _log = logging.getLogger("shunter_workers")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Run until told to stop. 2: the settings or the database are no good; the text on stderr says why."""
+    argparse.ArgumentParser(
+        prog="shunter worker",
+        description="Run a worker. It takes no options: SHUNTER_… variables and shunter.toml say everything.",
+    ).parse_args(arguments)
     try:
         settings = WorkerSettings()
         _log_to_stderr(settings.log_level)
@@ -96,4 +102,4 @@ def _log_to_stderr(level: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
