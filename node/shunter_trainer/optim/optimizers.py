@@ -59,6 +59,9 @@ def _adamw(document: Any, groups: Iterable[dict[str, Any]], fused: bool) -> torc
 def _sgd(document: Any, groups: Iterable[dict[str, Any]], fused: bool) -> torch.optim.Optimizer:
     if document.nesterov and not document.momentum:
         raise UserFault("/workload/optimizer/nesterov", "needs a momentum above 0")
+    groups = list(groups)
+    # torch has no fused SGD for parameters that are split over ranks (DTensors).
+    fused = fused and not any(hasattr(parameter, "full_tensor") for group in groups for parameter in group["params"])
     return torch.optim.SGD(groups, lr=document.lr, momentum=document.momentum, nesterov=document.nesterov, fused=fused)
 
 
