@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from shunter_trainer.gang import Gang
-from shunter_trainer.models.lora import LoraForm, Merger, adapter_weights
+from shunter_trainer.models.lora import LoraForm, Merger, adapter_weights, is_trained
 from shunter_trainer.models.release import Release
 from shunter_trainer.shards import ShardWriter
 from shunter_trainer.strategies.base import Strategy
@@ -48,8 +48,12 @@ def export(
     whole = _Whole(release, folder, shard_bytes) if lora is None or weights != "adapter" else None
     into = folder if weights == "adapter" else folder / "adapter"
     adapter = _Adapter(lora, into, shard_bytes) if lora is not None and weights != "merged" else None
-    for named in strategy.weights():
-        if gang.is_main and named[0] not in release.left_out:
+
+    def is_wanted(name: str) -> bool:
+        return name not in release.left_out and (whole is not None or lora is None or is_trained(name, lora))
+
+    for named in strategy.weights(is_wanted):
+        if gang.is_main:
             for writer in (whole, adapter):
                 if writer is not None:
                     writer.add(named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,8 @@ class _Whole:
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
 
-    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        yield from self._module.state_dict().items()
+    def weights(self, wanted: Callable[[str], bool]) -> Iterator[tuple[str, torch.Tensor]]:
+        yield from ((name, value) for name, value in self._module.state_dict().items() if wanted(name))
 
 
 def exported(made: Built, folder: Path, **options: Any) -> Path:

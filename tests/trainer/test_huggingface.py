@@ -12,6 +12,7 @@ from shunter_trainer.models.huggingface.configuration import auto_class
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.places import Places
+from support.tokenizer_folders import write_tokenizer
 from support.toy_models import CONFIGS, CPU, exported, logits, save_toy, task_of, toy_inputs, toy_model
 from support.trainings import parsed
 
@@ -20,7 +21,9 @@ NAMES = sorted(CONFIGS)
 
 def built(name: str, places: Places, **members: Any) -> Built:
     model = {"kind": "huggingface", "task": task_of(name), **members.pop("model", {})}
-    data: dict[str, Any] = {"kind": "python", "target": "nothing:at_all"} if task_of(name) != "causal_lm" else {"kind": "sample"}
+    data: dict[str, Any] = (
+        {"kind": "python", "target": "nothing:at_all"} if task_of(name) != "causal_lm" else {"kind": "sample"}
+    )
     data |= {"sequence_length": 32} if data["kind"] == "sample" else {}
     return build_model(parsed(model=model, data=data, **members), places)
 
@@ -204,6 +207,15 @@ def test_what_came_with_the_weights_goes_with_the_export(places: Places, tmp_pat
     assert names == companions | {"model.safetensors", "config.json", "generation_config.json"}
     assert json.loads((out / "config.json").read_text())["use_cache"] is True
     assert (out / "tokenizer.json").read_text() == "tokenizer.json"
+
+
+def test_a_model_without_a_tokenizer_takes_that_of_its_data_along(places: Places, tmp_path: Path) -> None:
+    write_tokenizer(places.inputs / "tok")
+    data = {"kind": "sample", "tokenizer": "input:tok", "sequence_length": 32}
+
+    out = exported(filled(build_model(parsed(data=data), places)), tmp_path / "out")
+
+    assert {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} <= {file.name for file in out.iterdir()}
 
 
 def test_our_own_transformer_loads_as_llama_with_the_same_logits(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from shunter_trainer.models.built import Built
 from shunter_trainer.models.compiling import compile_blocks
 from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.recompute import recompute_blocks
-from shunter_trainer.models.release import Release, repeated_names
+from shunter_trainer.models.release import Release, companions_in, repeated_names
 from shunter_trainer.models.transformer import Shape, Transformer, first_values, llama_config
 from shunter_trainer.places import Places
 from shunter_trainer.seeds import seed_everything
@@ -35,7 +36,8 @@ def build_model(workload: TrainingWorkload, places: Places | None = None) -> Bui
     if workload.dtypes.compute == "fp8":
         raise UserFault("/workload/precision", 'fp8 is not available yet; use "bf16"')
     seed_everything(workload.seed)
-    built = _BUILDERS[workload.model.kind](workload, places or Places.from_environment({"SHUNTER_DOCUMENT": "-"}))
+    places = places or Places.from_environment({"SHUNTER_DOCUMENT": "-"})
+    built = _with_tokenizer(_BUILDERS[workload.model.kind](workload, places), workload, places)
     module = built.module
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise UserFault("/workload/model", "the model has no parameter that could be trained")
@@ -106,6 +108,14 @@ def _built(module: nn.Module, fill: Filler, release: Release, workload: Training
 
 def _export_type(workload: TrainingWorkload) -> torch.dtype | None:
     return None if workload.export.dtype == "auto" else _TYPES[workload.export.dtype]
+
+
+def _with_tokenizer(built: Built, workload: TrainingWorkload, places: Places) -> Built:
+    """A model that came without a tokenizer takes that of its data along."""
+    tokenizer = getattr(workload.data, "tokenizer", "bytes")
+    if built.release.companions or not tokenizer.startswith("input:"):
+        return built
+    return replace(built, release=replace(built.release, companions=companions_in(places.resolve(tokenizer))))
 
 
 def _accepted(module: nn.Module) -> frozenset[str] | None:

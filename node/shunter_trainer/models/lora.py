@@ -92,6 +92,11 @@ def base_name(name: str) -> str:
     return name.replace(_BASE, ".")
 
 
+def is_trained(name: str, form: LoraForm) -> bool:
+    """Whether a parameter is an adapter's, or one that is trained beside them."""
+    return ".lora_" in name or name in form.head
+
+
 def adapter_weights(named: Iterable[tuple[str, Tensor]], form: LoraForm) -> Iterator[tuple[str, Tensor]]:
     """Of a model's weights those that were trained, under the names of a `peft` file."""
     for name, value in named:

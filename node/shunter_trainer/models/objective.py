@@ -93,7 +93,7 @@ def _own_loss(outputs: Any, batch: Batch) -> Tensor:
 def _causal_lm(document: Any) -> _Compute:
     def compute(outputs: Any, batch: Batch) -> Tensor:
         targets = batch["labels"] if "labels" in batch else batch["input_ids"]
-        logits = prediction(outputs)[:, :-1]
+        logits = prediction(outputs)[:, :-1].float()
         return F.cross_entropy(
             logits.flatten(0, 1),
             targets[:, 1:].flatten(),
@@ -107,7 +107,7 @@ def _causal_lm(document: Any) -> _Compute:
 def _cross_entropy(document: Any) -> _Compute:
     def compute(outputs: Any, batch: Batch) -> Tensor:
         return F.cross_entropy(
-            prediction(outputs), labels(batch), ignore_index=IGNORED, label_smoothing=document.label_smoothing
+            prediction(outputs).float(), labels(batch), ignore_index=IGNORED, label_smoothing=document.label_smoothing
         )
 
     return compute
@@ -115,7 +115,7 @@ def _cross_entropy(document: Any) -> _Compute:
 
 def _mse(document: Any) -> _Compute:
     def compute(outputs: Any, batch: Batch) -> Tensor:
-        return F.mse_loss(prediction(outputs), labels(batch))
+        return F.mse_loss(prediction(outputs).float(), labels(batch).float())
 
     return compute
 

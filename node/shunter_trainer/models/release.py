@@ -14,6 +14,11 @@ from shunter_trainer.models.lora import LoraForm
 
 Named = tuple[str, Tensor]
 
+_COMPANIONS = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),
+    *("chat_template.json", "generation_config.json", "*processor_config.json"),
+)
+
 
 def as_they_are(named: Named) -> Iterable[Named]:
     """The names and values of the trained model."""
@@ -45,3 +50,9 @@ def repeated_names(module: nn.Module) -> frozenset[str]:
     """Names of tied parameters but the first of each."""
     first = {name for name, _ in module.named_parameters()}
     return frozenset(name for name, _ in module.named_parameters(remove_duplicate=False) if name not in first)
+
+
+def companions_in(folder: Path) -> tuple[Path, ...]:
+    """What goes with a model of this folder besides its weights and configuration: tokenizer, generation settings."""
+    found = {file for pattern in _COMPANIONS for file in folder.glob(pattern) if file.is_file()}
+    return tuple(sorted(found))

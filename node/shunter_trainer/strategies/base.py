@@ -34,6 +34,14 @@ from shunter_trainer.strategies.names import (
 _foreach_norm = torch._foreach_norm  # pyright: ignore[reportPrivateImportUsage]
 _foreach_mul_ = torch._foreach_mul_  # pyright: ignore[reportPrivateImportUsage]
 
+Wanted = Callable[[str], bool]
+
+
+def all_of_them(name: str) -> bool:
+    """Whatever its name."""
+    return True
+
+
 Stored = tuple[torch.Size, torch.dtype] | None
 """Form of an entry of a checkpoint; None: not a tensor."""
 
@@ -139,8 +147,11 @@ class Strategy(ABC):
         """Take over what was read into `empty_state`."""
 
     @abstractmethod
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Whole parameters and persistent buffers on the CPU, one after the other. Every rank must walk through it."""
+    def weights(self, wanted: Wanted = all_of_them) -> Iterator[tuple[str, Tensor]]:
+        """Whole parameters and persistent buffers on the CPU, one after the other. Every rank must walk through it.
+
+        Only those whose names are `wanted`, by the same choice on every rank, are gathered.
+        """
 
 
 class TorchStrategy(Strategy):
@@ -260,9 +271,10 @@ class TorchStrategy(Strategy):
         if self.keeps_groups:
             restore_groups(self.optimizer, state[GROUPS])
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
+    def weights(self, wanted: Wanted = all_of_them) -> Iterator[tuple[str, Tensor]]:
         for name, value in self.module.state_dict().items():
-            yield name, value.detach().cpu()
+            if wanted(name):
+                yield name, value.detach().cpu()
 
     def _update(self) -> None:
         self.optimizer.step()

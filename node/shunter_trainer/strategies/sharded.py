@@ -24,7 +24,7 @@ from shunter_trainer.failures import UserFault
 from shunter_trainer.gang import Gang
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch
-from shunter_trainer.strategies.base import Parts, TorchStrategy
+from shunter_trainer.strategies.base import Parts, TorchStrategy, Wanted, all_of_them
 from shunter_trainer.strategies.units import Unit, units_of
 
 REPLICATE, SHARD = "replicate", "shard"
@@ -77,10 +77,11 @@ class Sharded(TorchStrategy):
                 for unit in self._units:
                     unit.reshard()
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
+    def weights(self, wanted: Wanted = all_of_them) -> Iterator[tuple[str, Tensor]]:
         for name, value in self.module.state_dict().items():
-            whole = value.detach().to(self.gang.device)
-            yield name, (whole.full_tensor() if hasattr(whole, "full_tensor") else whole).cpu()
+            if wanted(name):
+                whole = value.detach().to(self.gang.device)
+                yield name, (whole.full_tensor() if hasattr(whole, "full_tensor") else whole).cpu()
 
     def _gradients(self) -> list[Tensor]:
         with torch.no_grad():

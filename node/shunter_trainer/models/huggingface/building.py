@@ -23,12 +23,8 @@ from shunter_trainer.models.huggingface.fresh import FreshValues
 from shunter_trainer.models.huggingface.pretrained import PretrainedValues, head_of
 from shunter_trainer.models.huggingface.weight_files import WeightFiles
 from shunter_trainer.models.materialise import Filler
+from shunter_trainer.models.release import companions_in
 from shunter_trainer.places import Places
-
-_COMPANIONS = (
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),
-    *("chat_template.json", "generation_config.json", "*processor_config.json"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ def build(model: HuggingFaceModel, seed: int, places: Places) -> HuggingFace:
         accepts=_accepted(module),
         config=exported,
         dtype=pretrained.dtype if pretrained else None,
-        companions=_companions(folder) if folder else (),
+        companions=companions_in(folder) if folder else (),
         head=_trainable(module, head_of(module)) if model.task != "causal_lm" else frozenset(),
         notes=_notes(pretrained) if pretrained else (),
         _files=files,
@@ -178,11 +174,6 @@ def _accepted(module: nn.Module) -> frozenset[str]:
 
 def _trainable(module: nn.Module, names: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name, _ in module.named_parameters() if name in names)
-
-
-def _companions(folder: Path) -> tuple[Path, ...]:
-    found = {file for pattern in _COMPANIONS for file in folder.glob(pattern) if file.is_file()}
-    return tuple(sorted(found))
 
 
 def _notes(pretrained: PretrainedValues) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shunter_trainer.failures import NonFinite
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch, Objective
-from shunter_trainer.strategies.base import Parts, Stored, Strategy
+from shunter_trainer.strategies.base import Parts, Stored, Strategy, Wanted, all_of_them
 from shunter_trainer.strategies.deepspeed.engine import (
     config_for,
     holding,
@@ -132,11 +132,12 @@ class Sharded(Strategy):
         if self._keeps_groups:
             restore_groups(self._shards.optimizer, state[GROUPS])
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
+    def weights(self, wanted: Wanted = all_of_them) -> Iterator[tuple[str, Tensor]]:
         parameters = dict(self._module.named_parameters(remove_duplicate=False))
         for name, value in self._module.state_dict().items():
-            whole = self._shards.whole(parameters[name]) if name in parameters else value
-            yield name, whole.detach().cpu()
+            if wanted(name):
+                whole = self._shards.whole(parameters[name]) if name in parameters else value
+                yield name, whole.detach().cpu()
 
     @property
     def _scale(self) -> float:
