@@ -1,7 +1,6 @@
 """What a document may ask for beside its strategy works under every strategy."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
