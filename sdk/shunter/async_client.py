@@ -22,6 +22,7 @@ from shunter_schemas.api import (
     JobSummary,
     LogLine,
     Me,
+    MetricsUpdate,
     ProviderInfo,
     Readiness,
 )
@@ -30,9 +31,10 @@ from shunter.async_transport import AsyncTransport
 from shunter.client import FOLLOW_PATIENCE_S
 from shunter.connection import Connection, find_connection
 from shunter.display import shown
-from shunter.flows import files, following, jobs, reports, service, waiting
+from shunter.flows import files, following, jobs, reports, service, streaming, waiting
 from shunter.flows.files import Progress, Uploading
 from shunter.flows.jobs import Filters, Labels
+from shunter.flows.streaming import TopicMessage
 from shunter.metrics import Metrics
 from shunter.retries import Away, Patience, Retries
 
@@ -216,11 +218,12 @@ class AsyncClient:
         stream: str | None = None,
         generation: int | None = None,
         search: str | None = None,
+        case_counts: bool = False,
         tail: int | None = None,
         after: int = 0,
     ) -> AsyncIterator[LogLine]:
         """Lines of output so far: those after line `after`, or the last `tail` ones; of all ranks or of one."""
-        which = reports.Lines(rank, stream, generation, search)
+        which = reports.Lines(rank, stream, generation, search, case_counts)
         return self._transport.iterate(reports.logs(job_id, which, tail=tail, after=after))
 
     def follow_logs(
@@ -230,11 +233,13 @@ class AsyncClient:
         rank: int | None = None,
         stream: str | None = None,
         generation: int | None = None,
+        search: str | None = None,
+        case_counts: bool = False,
         after: int = 0,
         away: Away | None = None,
     ) -> AsyncIterator[LogLine]:
-        """Lines of output after line `after` as they come, until no more will."""
-        feed = reports.log_feed(job_id, reports.Lines(rank, stream, generation))
+        """Lines of output after line `after` as they come, until no more will; `search` as in `logs`."""
+        feed = reports.log_feed(job_id, reports.Lines(rank, stream, generation, search, case_counts))
         return self._transport.iterate(following.follow(feed, self._patience(away), after))
 
     async def metrics(
@@ -248,6 +253,16 @@ class AsyncClient:
     ) -> Metrics:
         """Series of metrics by step; `.to_pandas()` makes a frame of them."""
         return await self._transport.run(reports.metrics(job_id, names, from_step, to_step, max_points))
+
+    def follow_metrics(self, job_id: str, *, after: int = 0, away: Away | None = None) -> AsyncIterator[MetricsUpdate]:
+        """Points of metrics as they arrive, behind the one with this number, until no more will."""
+        return self._transport.iterate(following.follow(reports.point_feed(job_id), self._patience(away), after))
+
+    def stream(
+        self, topics: Sequence[str], *, cursor: str | None = None, away: Away | None = None
+    ) -> AsyncIterator[TopicMessage]:
+        """Messages of many topics over one connection, as they come, until every topic has ended."""
+        return self._transport.iterate(streaming.stream(topics, self._patience(away), cursor))
 
     def checkpoints(self, job_id: str) -> AsyncIterator[Checkpoint]:
         """The checkpoints that are good to resume from, newest first."""

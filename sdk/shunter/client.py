@@ -24,15 +24,17 @@ from shunter_schemas.api import (
     JobSummary,
     LogLine,
     Me,
+    MetricsUpdate,
     ProviderInfo,
     Readiness,
 )
 
 from shunter.connection import Connection, find_connection
 from shunter.display import shown
-from shunter.flows import files, following, jobs, reports, service, waiting
+from shunter.flows import files, following, jobs, reports, service, streaming, waiting
 from shunter.flows.files import Progress, Uploading
 from shunter.flows.jobs import Filters, Labels
+from shunter.flows.streaming import TopicMessage
 from shunter.metrics import Metrics
 from shunter.retries import Away, Patience, Retries
 from shunter.transport import Transport
@@ -253,15 +255,16 @@ class Client:
         stream: str | None = None,
         generation: int | None = None,
         search: str | None = None,
+        case_counts: bool = False,
         tail: int | None = None,
         after: int = 0,
     ) -> Iterator[LogLine]:
         """Lines of output so far: those after line `after`, or the last `tail` ones; of all ranks or of one.
 
         Args:
-            search: only lines that hold this text.
+            search: only lines that hold this text, in capital letters or not unless `case_counts`.
         """
-        which = reports.Lines(rank, stream, generation, search)
+        which = reports.Lines(rank, stream, generation, search, case_counts)
         return self._transport.iterate(reports.logs(job_id, which, tail=tail, after=after))
 
     def follow_logs(
@@ -271,11 +274,13 @@ class Client:
         rank: int | None = None,
         stream: str | None = None,
         generation: int | None = None,
+        search: str | None = None,
+        case_counts: bool = False,
         after: int = 0,
         away: Away | None = None,
     ) -> Iterator[LogLine]:
-        """Lines of output after line `after` as they come, until no more will."""
-        feed = reports.log_feed(job_id, reports.Lines(rank, stream, generation))
+        """Lines of output after line `after` as they come, until no more will; `search` as in `logs`."""
+        feed = reports.log_feed(job_id, reports.Lines(rank, stream, generation, search, case_counts))
         return self._transport.iterate(following.follow(feed, self._patience(away), after))
 
     def metrics(
@@ -293,6 +298,22 @@ class Client:
             max_points: put the points of each series into at most so many bins of mean, min and max.
         """
         return self._transport.run(reports.metrics(job_id, names, from_step, to_step, max_points))
+
+    def follow_metrics(self, job_id: str, *, after: int = 0, away: Away | None = None) -> Iterator[MetricsUpdate]:
+        """Points of metrics as they arrive, behind the one with this number, until no more will."""
+        return self._transport.iterate(following.follow(reports.point_feed(job_id), self._patience(away), after))
+
+    def stream(
+        self, topics: Sequence[str], *, cursor: str | None = None, away: Away | None = None
+    ) -> Iterator[TopicMessage]:
+        """Messages of many topics over one connection, as they come, until every topic has ended.
+
+        Args:
+            topics: `jobs` (new and changed jobs, with their progress; never ends), `job:ID:events`, `job:ID:logs`,
+                `job:ID:metrics`; `job:ID:logs@812` begins behind line 812.
+            cursor: go on behind this place: that of a message (`message.cursor`).
+        """
+        return self._transport.iterate(streaming.stream(topics, self._patience(away), cursor))
 
     def checkpoints(self, job_id: str) -> Iterator[Checkpoint]:
         """The checkpoints that are good to resume from, newest first."""

@@ -18,6 +18,8 @@ class Messages:
     """Takes a stream line by line, without line ends; comments and an unfinished last event make no message."""
 
     def __init__(self) -> None:
+        self.place = ""
+        """Where a reader goes on who has taken everything so far: the last id, which may have come without data."""
         self._event = ""
         self._data: list[str] = []
         self._last_id = ""
@@ -26,7 +28,7 @@ class Messages:
         """The message that this line completes."""
         if not line:
             message = Message(self._event or "message", "\n".join(self._data), self._last_id) if self._data else None
-            self._event, self._data = "", []
+            self._event, self._data, self.place = "", [], self._last_id
             return message
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")

@@ -140,6 +140,7 @@ def test_an_empty_list_says_so_and_prints_no_table() -> None:
         (["job", "job_nothing"], "there is no job job_nothing"),
         (["logs", "job_nothing", "-f"], "there is no job job_nothing"),
         (["jobs", "--nonsense"], "No such option: --nonsense"),
+        (["--json", "jobs"], "options stand behind the command"),
         (["job"], "Missing argument"),
         (["frobnicate"], "No such command"),
     ],
@@ -190,7 +191,9 @@ def test_logs_are_searched(cli_environment: ApiProcess, job_id: str) -> None:
     part.print("fine\nan Error here\n")
 
     assert shunter("logs", job_id, "--search", "error").stdout == "[0] an Error here\n"
-    assert shunter("logs", job_id, "--search", "error", "-f").exit_code == 2
+    assert shunter("logs", job_id, "--search", "error", "--case").stdout == ""
+    part.end(Reason.DONE)
+    assert shunter("logs", job_id, "--search", "error", "-f").stdout == "[0] an Error here\n"
 
 
 def test_events_are_numbered_lines(cli_environment: ApiProcess, job_id: str) -> None:

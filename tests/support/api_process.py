@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,17 @@ class ApiProcess:
     key: str
     data_dir: Path
     database: Database
+    start: Callable[[], subprocess.Popen[bytes]]
+    processes: list[subprocess.Popen[bytes]]
+
+    def kill(self) -> None:
+        """End the process without a word to it."""
+        self.processes[-1].kill()
+        self.processes[-1].wait()
+
+    def start_again(self) -> None:
+        """A new process at the same address; it is waited for by whoever asks it something."""
+        self.processes.append(self.start())
 
     def worker_part(self, job_id: str) -> WorkerPart:
         """The hand that moves a job, in place of a worker and a node."""
@@ -50,15 +61,20 @@ def running_api(data_dir: Path, database_url: str | None = None) -> Iterator[Api
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         (data_dir / "api-url").write_text(f"{url}\n")
         command = [sys.executable, "-m", "shunter_service", "api", "--fd", str(listener.fileno())]
-        process = subprocess.Popen(command, env=environ, pass_fds=(listener.fileno(),), stdout=log, stderr=log)
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(command, env=environ, pass_fds=(listener.fileno(),), stdout=log, stderr=log)
+
+        processes = [start()]
         try:
             wait_until(lambda: _is_ready(url), timeout_s=30, description="the API answers")
             database = Database.connect(database_url or DataSettings(data_dir=data_dir).database_url)
-            yield ApiProcess(url, (data_dir / "api-key").read_text().strip(), data_dir, database)
+            key = (data_dir / "api-key").read_text().strip()
+            yield ApiProcess(url, key, data_dir, database, start, processes)
             database.close()
         finally:
-            process.terminate()
-            process.wait(20)
+            processes[-1].terminate()
+            processes[-1].wait(20)
 
 
 def _is_ready(url: str) -> bool:

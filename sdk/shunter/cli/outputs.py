@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ StreamOf = Annotated[str | None, typer.Option("--stream", help="Only stdout, std
 Generation = Annotated[int | None, typer.Option("--start", metavar="N", help="Only this start of the gang.")]
 Tail = Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")]
 Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only lines that hold this text.")]
+Case = Annotated[bool, typer.Option("--case", help="With --search: capital letters count.")]
 Download = Annotated[Path | None, typer.Option("--download", metavar="DIR", help="Fetch every file into this folder.")]
 
 _PANEL = "What jobs report and leave"
@@ -45,15 +47,14 @@ def logs(
     stream: StreamOf = None,
     generation: Generation = None,
     search: Search = None,
+    case: Case = False,
     tail: Tail = None,
 ) -> None:
     """Print a job's output."""
     from shunter.cli import output
     from shunter.flows.reports import Lines
 
-    if search is not None and follow:
-        raise typer.BadParameter("--search looks through what is there; leave out --follow")
-    which = Lines(rank, stream, generation, search)
+    which = Lines(rank, stream, generation, search, case)
     with context.client() as client:
         for line in _lines(client, job_id, which, follow=follow, tail=tail):
             if context.as_json:
@@ -115,12 +116,12 @@ def _lines(client: Client, job_id: str, which: Lines, *, follow: bool, tail: int
     from shunter.display import AwayLines
 
     last = 0
-    chosen = {"rank": which.rank, "stream": which.stream, "generation": which.generation}
-    for line in client.logs(job_id, **chosen, search=which.search, tail=tail):  # type: ignore[arg-type]  # by name
+    chosen = asdict(which)
+    for line in client.logs(job_id, **chosen, tail=tail):
         last = line.line
         yield line
     if follow:
-        yield from client.follow_logs(job_id, **chosen, after=last, away=AwayLines())  # type: ignore[arg-type]
+        yield from client.follow_logs(job_id, **chosen, after=last, away=AwayLines())
 
 
 def _origin(line: LogLine, *, wide: bool = False) -> str:

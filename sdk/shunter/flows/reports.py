@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from shunter_schemas.api import Event, EventPage, LogLine, LogPage
+from shunter_schemas.api import Event, EventPage, LogLine, LogPage, MetricsUpdate, StreamPage
 
 from shunter.errors import Unprocessable
 from shunter.flows.answers import get, job_path
@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 _SEARCH: Final = "q"
 """The parameter of the log pages for a text to look for."""
+_PAGE: Final = 10_000
+"""So many lines a page holds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,16 @@ class Lines:
     stream: str | None = None
     generation: int | None = None
     search: str | None = None
+    case_counts: bool = False
 
     def params(self) -> dict[str, Any]:
         """By the API's names."""
-        return {"rank": self.rank, "stream": self.stream, "generation": self.generation, _SEARCH: self.search}
+        chosen = {"rank": self.rank, "stream": self.stream, "generation": self.generation, _SEARCH: self.search}
+        return {**chosen, "case": "sensitive" if self.search is not None and self.case_counts else None}
+
+    def folded(self, text: str) -> str:
+        """A text as it is compared."""
+        return text if self.case_counts else text.casefold()
 
 
 def events(job_id: str, after: int) -> ItemFlow[Event]:
@@ -57,7 +65,10 @@ def event_feed(job_id: str) -> Feed[Event]:
 def logs(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     """Lines so far: those after line `after`, or the last `tail` ones."""
     try:
-        yield from _lines(job_id, which, tail=tail, after=after)
+        if tail is not None and which.search is not None:
+            yield from _last_found(job_id, which, tail)
+        else:
+            yield from _lines(job_id, which, tail=tail, after=after)
     except Unprocessable as error:
         if which.search is None or not any(fault.pointer.endswith(_SEARCH) for fault in error.faults):
             raise
@@ -65,23 +76,46 @@ def logs(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow
 
 
 def _lines(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
-    params: Mapping[str, Any] = {"tail": tail} if tail is not None else {"line": after + 1}
-    while (page := (yield from ask(_log_page(job_id, which, params)))).items:
+    """Page by page; one may be empty and not the last, where a search has looked for long."""
+    params: Mapping[str, Any] = {"tail": min(tail, _PAGE)} if tail is not None else {"line": after + 1}
+    if tail is not None and tail > _PAGE:
+        page = yield from ask(_log_page(job_id, which, {"tail": 0}))
+        params = {"line": max(1, page.lines_total - tail + 1)}
+    while True:
+        page = yield from ask(_log_page(job_id, which, params))
         for line in page.items:
             yield Item(line)
-        params = {"line": page.items[-1].line + 1}
+        if page.next_line > page.lines_total:
+            return
+        params = {"line": page.next_line}
+
+
+def _last_found(job_id: str, which: Lines, tail: int) -> ItemFlow[LogLine]:
+    """The last lines that hold the text, searched for from the end."""
+    found: list[LogLine] = []
+    place: dict[str, int] = {}
+    while len(found) < tail:
+        page = yield from ask(_log_page(job_id, which, {"tail": min(tail - len(found), _PAGE), **place}))
+        found = [*page.items, *found]
+        if page.first_line is None or page.first_line <= 1:
+            break
+        place = {"before": page.first_line}
+    for line in found:
+        yield Item(line)
 
 
 def _searched_here(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     """For a service that knows no search: every line is fetched, and looked at here."""
-    words, last, line = str(which.search).casefold(), deque[LogLine](maxlen=tail), after + 1
-    while (page := (yield from ask(_log_page(job_id, replace(which, search=None), {"line": line})))).items:
-        for found in (each for each in page.items if words in each.text.casefold()):
+    words, last = which.folded(str(which.search)), deque[LogLine](maxlen=tail)
+    every = replace(which, search=None, case_counts=False)
+    for step in _lines(job_id, every, tail=None, after=after):
+        if not isinstance(step, Item):
+            yield step
+        elif words in which.folded(step.value.text):
             if tail is None:
-                yield Item(found)
+                yield step
             else:
-                last.append(found)
-        line = page.items[-1].line + 1
+                last.append(step.value)
     for found in last:
         yield Item(found)
 
@@ -94,6 +128,27 @@ def log_feed(job_id: str, which: Lines) -> Feed[LogLine]:
         parse=LogLine.model_validate_json,
         place=lambda line: line.line,
         poll=lambda place: _polled(_log_page(job_id, which, {"line": place + 1}, tries=1)),
+    )
+
+
+def point_feed(job_id: str) -> Feed[MetricsUpdate]:
+    """Metric points, to be followed. Their poll twin is that of the stream over topics."""
+
+    def poll(place: int) -> Call[Polled[MetricsUpdate]]:
+        call = get(StreamPage, "/v1/stream", {"topics": f"job:{job_id}:metrics@{place}"}, tries=1)
+
+        def polled(response: Any) -> Polled[MetricsUpdate]:
+            page = call.read(response)
+            return Polled(tuple(item.metrics for item in page.items if item.metrics is not None), page.ended)
+
+        return Call(call.request, polled)
+
+    return Feed(
+        path=job_path(job_id, "metrics"),
+        params={},
+        parse=MetricsUpdate.model_validate_json,
+        place=lambda update: update.next_after,
+        poll=poll,
     )
 
 
