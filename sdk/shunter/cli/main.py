@@ -62,6 +62,8 @@ def _tell_usage(error: TyperException, *, as_json: bool) -> int:
         print(context.get_help() if context else message)
         return ExitCode.USAGE
     message, hint = " ".join(message.split()), f"see {path} --help"
+    if context is not None and context.parent is None and message.startswith("No such option"):
+        hint = "options stand behind the command: shunter jobs --json"
     told = {"error": "UsageError", "message": message, "hint": hint, "errors": []}
     print(json.dumps(told) if as_json else f"error: {message} - {hint}", file=sys.stderr)
     return getattr(error, "exit_code", ExitCode.USAGE)
