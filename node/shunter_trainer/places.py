@@ -66,6 +66,8 @@ class Places:
             return files
         if broken := [name for name in found if name.is_symlink()]:
             raise UserFault(pointer, f"{broken[0].name} is a link to nothing; put the file itself there")
+        if found and not any(name.is_dir() for name in found):
+            raise UserFault(pointer, f"{found[0].name} is no regular file; put the file itself there")
         if found:
             raise UserFault(pointer, f"{path!r} is a folder; name its files, such as {path.rstrip('/') + '/*'!r}")
         raise UserFault(pointer, f"no file matches {path!r} ({_nearest(place)})")

@@ -198,6 +198,37 @@ def test_what_is_no_conversation_is_named_with_its_line_and_the_way_out(
     assert hint in str(refused.value)
 
 
+def test_what_has_no_utf8_does_not_stop_a_tokenizer(chat: Callable[..., DataSets], places: Places) -> None:
+    samples = indexed(chat([{"messages": [TALK[1], {"role": "assistant", "content": "ab\ud800 ä"}]}]))
+
+    row = only_row(samples)
+    assert decoded(places, row["labels"][row["labels"] != IGNORED]) == "ab? ä<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("tokenizer.json", '{"nope":', "cannot be read as a tokenizer"),
+        (
+            "tokenizer_config.json",
+            '{"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", null]}}',
+            "custom code",
+        ),
+    ],
+)
+def test_a_tokenizer_that_is_broken_or_brings_code_is_refused(
+    chat: Callable[..., DataSets], places: Places, name: str, content: str, hint: str
+) -> None:
+    chat([{"messages": TALK}])
+    (places.inputs / "tok" / name).write_text(content)
+    (places.inputs / "tok" / "own.py").write_text("raise SystemExit('this ran')")
+
+    with pytest.raises(UserFault, match=r"/workload/data/tokenizer: 'input:tok' cannot be read") as refused:
+        chat([{"messages": TALK}])
+
+    assert hint in str(refused.value)
+
+
 def test_a_vocabulary_larger_than_the_models_is_refused_with_both_numbers(
     chat: Callable[..., DataSets], places: Places
 ) -> None:

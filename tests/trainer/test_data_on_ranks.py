@@ -16,7 +16,7 @@ from support.trainings import document
 StartRanks = Callable[..., Ranks]
 pytestmark = [pytest.mark.trainer, pytest.mark.slow]
 
-LLAMA = {
+LLAMA: dict[str, Any] = {
     "kind": "huggingface",
     "config": {
         "model_type": "llama",
@@ -27,7 +27,7 @@ LLAMA = {
         "num_attention_heads": 2,
     },
 }
-VIT = {
+VIT: dict[str, Any] = {
     "kind": "huggingface",
     "task": "image_classification",
     "config": {
@@ -40,8 +40,11 @@ VIT = {
         "num_attention_heads": 2,
     },
 }
-TALK = [{"role": "user", "content": "hello how are you"}, {"role": "assistant", "content": "fine, thank you"}]
-EVERY_TWO = {
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "hello how are you"},
+    {"role": "assistant", "content": "fine, thank you"},
+]
+EVERY_TWO: dict[str, Any] = {
     "checkpoint": {"every_steps": 2},
     "evaluation": {"every_steps": 2},
     "schedule": {"kind": "constant"},

@@ -79,7 +79,7 @@ def _few(made: Made, workload: TrainingWorkload) -> tuple[str, ...]:
     if isinstance(made.samples, Unindexed) or len(made.samples) >= workload.batch.global_size:
         return ()
     few, many = len(made.samples), workload.batch.global_size
-    return (f"{few} samples are fewer than the {many} of one step, which therefore takes some of them again",)
+    return (f"{few} in all, fewer samples than the {many} of one step, which therefore takes some of them again",)
 
 
 def _synthetic(data: Any, making: Making) -> Made:

@@ -178,8 +178,10 @@ class FileTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         if (backend := self._backend) is not None:
-            return [np.array(found.ids, dtype=np.int64) for found in backend.encode_batch_fast(list(texts), False)]
-        return [np.array(self._own.encode(text, add_special_tokens=False), dtype=np.int64) for text in texts]
+            whole = [_whole(text) for text in texts]
+            return [np.array(found.ids, dtype=np.int64) for found in backend.encode_batch_fast(whole, False)]
+        own = self._own
+        return [np.array(own.encode(_whole(text), add_special_tokens=False), dtype=np.int64) for text in texts]
 
     def encode_marked(self, text: str, spans: Sequence[Span]) -> tuple[Ids, Any]:
         backend = self._backend
@@ -189,7 +191,7 @@ class FileTokenizer:
                 f"{self.name!r} does not tell where its tokens come from, which `train_on` assistant needs; "
                 "give a tokenizer with a tokenizer.json",
             )
-        found = backend.encode(text, add_special_tokens=False)
+        found = backend.encode(_whole(text), add_special_tokens=False)
         offsets = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
         marks = np.zeros(len(offsets), dtype=bool)
         for start, stop in spans:
@@ -278,5 +280,9 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _bytes(text: str) -> Ids:
-    # Lone surrogates are legal in JSON but have no UTF-8.
     return np.frombuffer(text.encode(errors="replace"), dtype=np.uint8)
+
+
+def _whole(text: str) -> str:
+    """Without lone surrogates, which are legal in JSON but have no UTF-8; of the same length."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
