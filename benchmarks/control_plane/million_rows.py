@@ -26,7 +26,7 @@ from http_load import Load, drive, request
 from shunter_schemas.job import load_job
 from shunter_service.cursors import encode_cursor
 from shunter_store.database import Database
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 FEW = 1_000
 FIRST_AT = 1_780_000_000.0
@@ -129,7 +129,7 @@ def filled(kind: str, rows: int) -> Iterator[Filled | None]:
         began = time.perf_counter()
         store = Database.connect(url)
         try:
-            store.write(lambda conn: fill(conn, rows))
+            fill(store, rows)
         finally:
             store.close()
         if rows > FEW:
@@ -137,26 +137,25 @@ def filled(kind: str, rows: int) -> Iterator[Filled | None]:
         yield Filled(rows, served.url, {"Authorization": f"Bearer {served.key}"})
 
 
-def fill(conn: Connection, rows: int) -> None:
-    """Jobs with labels, due rows, progress and nodes' moves, made by the database itself."""
-    numbers = (
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
-        if conn.dialect.name == "sqlite"
-        else "WITH n(i) AS (SELECT * FROM generate_series(1, :rows))"
-    )
-    id_ = "'job_' || substr('00000000000000000000000000' || i, -26)"
-    if conn.dialect.name == "postgresql":
+def fill(store: Database, rows: int) -> None:
+    """Jobs with labels, due rows, progress and moves, made by the database itself."""
+    sqlite = store.dialect == "sqlite"
+    if sqlite:
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
+        id_ = "'job_' || printf('%026d', i)"
+    else:
+        numbers = "WITH n(i) AS (SELECT * FROM generate_series(1, :rows))"
         id_ = "'job_' || lpad(i::text, 26, '0')"
     spec = json.dumps(load_job(DOCUMENT).model_dump(mode="json"))
     values = {"rows": rows, "spec": spec, "document": json.dumps(DOCUMENT), "first": FIRST_AT}
     for into, select in TABLES.items():
         statement = f"INSERT INTO {into} {numbers} {select.format(id=id_)}"
-        if conn.dialect.name == "sqlite":  # which keeps JSON as text
-            statement = statement.replace("AS JSONB)", "AS TEXT)")
-        named = text(statement)
-        conn.execute(named, {name: values[name] for name in named._bindparams})
-    if conn.dialect.name == "postgresql":
-        conn.execute(text("ANALYZE"))
+        # SQLite keeps JSON as text.
+        written = text(statement.replace("AS JSONB)", "AS TEXT)") if sqlite else statement)
+        given = {name: values[name] for name in written._bindparams}
+        store.write(lambda conn, written=written, given=given: conn.execute(written, given))  # type: ignore[misc]
+    if not sqlite:
+        store.write(lambda conn: conn.execute(text("ANALYZE")))
 
 
 _STATE = (

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from shunter_store import watch
+from shunter_store import job_lists, watch
 from shunter_store.database import Database
 from shunter_store.intake import Answer, Offer, accept
+from shunter_store.job_lists import Counts
 from shunter_store.objects import ObjectStore
 from shunter_store.settings import DataSettings
 
@@ -48,6 +49,8 @@ class Service:
     """Accepts jobs, all that wait in one transaction."""
     reader: JobReader
     """Reads jobs, all that are asked for in one transaction."""
+    counter: Gathering[str, Counts]
+    """Counts the jobs of projects; whoever asks while it counts shares the next count."""
     signing_key: bytes
 
     async def close(self) -> None:
@@ -56,6 +59,7 @@ class Service:
         await self.lookers.close()
         await self.intake.close()
         await self.reader.close()
+        await self.counter.close()
         await self.transfers.close()
         self.db.close()
 
@@ -75,6 +79,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         sharing=Sharing(),
         intake=_intake(db),
         reader=job_reader(db),
+        counter=_counter(db),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )
 
@@ -86,6 +91,16 @@ def _intake(db: Database) -> Gathering[Offer, Answer]:
         return db.in_writer(lambda store: accept(store, offers))
 
     return Gathering(run, largest=_ACCEPTED_AT_ONCE, at_once=1 if db.dialect == "sqlite" else 2)
+
+
+def _counter(db: Database) -> Gathering[str, Counts]:
+    """The one answer of the service that takes longer the more jobs there are: one count at a time."""
+
+    async def run(projects: Sequence[str]) -> Sequence[Counts]:
+        counts = await db.aread(lambda conn: {name: job_lists.counts(conn, name) for name in set(projects)})
+        return [counts[name] for name in projects]
+
+    return Gathering(run)
 
 
 @dataclass(slots=True)

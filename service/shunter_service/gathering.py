@@ -50,16 +50,21 @@ class Gathering(Generic[A, R]):
         await asyncio.gather(*self._tasks)
 
     async def _serve(self) -> None:
-        while self._waiting:
-            asked = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._largest))]
-            results: Sequence[R | Exception]
-            try:
-                results = await self._run([wanted for wanted, _ in asked])
-            except Exception as error:
-                results = [error] * len(asked)
-            for (_, answer), result in zip(asked, results, strict=True):
-                _tell(answer, result)
-        self._serving -= 1  # in the same turn of the loop in which nobody waited
+        try:
+            while self._waiting:
+                await self._serve_some()
+        finally:
+            self._serving -= 1  # in the same turn of the loop in which nobody waited
+
+    async def _serve_some(self) -> None:
+        asked = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._largest))]
+        results: Sequence[R | Exception]
+        try:
+            results = await self._run([wanted for wanted, _ in asked])
+        except Exception as error:
+            results = [error] * len(asked)
+        for (_, answer), result in zip(asked, results, strict=True):
+            _tell(answer, result)
 
 
 def _tell(answer: asyncio.Future[R], result: R | Exception) -> None:

@@ -75,6 +75,18 @@ def test_pages_hold_the_jobs_that_fit_newest_first(
 
 
 @pytest.mark.parametrize(("filters", "expected"), FILTERS, ids=[str(filters) for filters, _ in FILTERS])
+def test_pages_hold_the_same_jobs_where_nothing_is_rare(
+    filled: Database, monkeypatch: pytest.MonkeyPatch, filters: dict[str, Any], expected: list[str]
+) -> None:
+    monkeypatch.setattr(job_lists, "FEW", 1)
+
+    page = listed(filled, JobFilter(**filters))
+
+    assert sorted(job.name for job in page) == expected
+    assert page == sorted(page, key=lambda job: (job.created_at, job.id), reverse=True)
+
+
+@pytest.mark.parametrize(("filters", "expected"), FILTERS, ids=[str(filters) for filters, _ in FILTERS])
 def test_every_filter_goes_on_where_a_page_ended(
     filled: Database, filters: dict[str, Any], expected: list[str]
 ) -> None:
@@ -174,6 +186,23 @@ def test_each_filter_walks_along_an_index_in_the_order_of_the_page(
     assert [line for line in plan if "SCAN jobs" in line] == []
     merges_a_few = len(where.states) > 1  # pages of each state, each in order
     assert merges_a_few or "USE TEMP B-TREE FOR ORDER BY" not in plan
+
+
+def test_few_jobs_in_a_state_are_found_by_it_whatever_their_labels(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = JobFilter(labels=[("a", "b")], states=[State.RUNNING, State.QUEUED])
+    with closing(Database.connect(sqlite_url)) as database:
+        job = new_job(database, labels={"a": "b"})
+        before = (job.created_at + timedelta(seconds=1), job.id)
+
+        of_few = list(plans_of(database, where, before))
+        monkeypatch.setattr(job_lists, "FEW", 1)
+        of_many = list(plans_of(database, where, before))
+
+    assert [line for line in of_few if "SEARCH jobs USING INDEX ix_jobs_newest_by_state " in line]
+    assert [line for line in of_few if "ix_job_labels_newest" in line] == []
+    assert [line for line in of_many if "ix_job_labels_newest_by_value " in line]
 
 
 def test_counts_are_by_state_and_project(filled: Database) -> None:

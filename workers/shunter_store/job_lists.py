@@ -76,6 +76,8 @@ class Steps(NamedTuple):
     total_steps: int | None
 
 
+Counts = tuple[dict[State, int], int]
+"""How many jobs are in each state, and how many queued ones are paused."""
 LINE_COLUMNS: Final = [jobs.c[name] for name in JobLine._fields]
 
 _COUNTS = select(jobs.c.state, func.count()).where(jobs.c.project == bindparam("of_project")).group_by(jobs.c.state)
@@ -130,8 +132,8 @@ def to_cancel(conn: Connection, *, project: str, where: JobFilter, limit: int) -
     return list(conn.execute(chosen).scalars())
 
 
-def counts(conn: Connection, project: str) -> tuple[dict[State, int], int]:
-    """How many jobs of a project are in each state, and how many queued ones are paused."""
+def counts(conn: Connection, project: str) -> Counts:
+    """Looks through the index of all jobs of the project (some 0.1 s for a million)."""
     found = {row[0]: row[1] for row in conn.execute(_COUNTS, {"of_project": project})}
     paused = conn.execute(_PAUSED, {"of_project": project}).scalar_one() if found.get(State.QUEUED) else 0
     return {state: found.get(state, 0) for state in State}, paused
@@ -157,21 +159,23 @@ def _page(
     conn: Connection, project: str, where: JobFilter, before: tuple[datetime, str] | None, limit: int
 ) -> Select[Any]:
     query: Select[Any] = select(*LINE_COLUMNS)
-    at: ColumnElement[Any]
-    if where.labels:
+    at: ColumnElement[Any] = jobs.c.created_at
+    id_: ColumnElement[Any] = jobs.c.id
+    if where.labels and not _few_in_states(conn, project, where.states):
         first, *others = _rarest_first(conn, project, where.labels)
         query = query.join_from(job_labels, jobs, jobs.c.id == job_labels.c.job_id)
         query = query.where(job_labels.c.project == project, *_label_is(job_labels, first))
         query = query.where(*(_carries(label) for label in others))
         at, id_ = job_labels.c.created_at, job_labels.c.job_id
     else:
-        query = query.where(jobs.c.project == project)
-        at, id_ = jobs.c.created_at, jobs.c.id
+        query = query.where(jobs.c.project == project, *(_carries(label) for label in where.labels))
+        if where.labels:
+            at = _unordered(at)
     for column, prefix in _prefixes(where):
-        few = _is_few(conn, project, column, prefix)
+        few = _few(conn, jobs.c.project == project, _begins(conn, column, prefix))
         query = query.where(_begins(conn, column if few else column.op("||")(""), prefix))
-        if few:  # no index knows this expression: what begins so is looked up, and then sorted
-            at = at.op("+", return_type=UtcTime())(literal_column("0"))
+        if few:
+            at = _unordered(at)
     query = query.where(*_moments(at, id_, where, before), *_exactly(where))
     return query.order_by(at.desc(), id_.desc()).limit(limit)
 
@@ -207,9 +211,19 @@ def _prefixes(where: JobFilter) -> Iterator[tuple[ColumnElement[Any], str]]:
         yield jobs.c.source_commit, where.commit
 
 
-def _is_few(conn: Connection, project: str, column: ColumnElement[Any], prefix: str) -> bool:
+def _unordered(at: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The same, as an expression that no index knows: what is few is looked up, and then sorted."""
+    return at.op("+", return_type=UtcTime())(literal_column("0"))
+
+
+def _few_in_states(conn: Connection, project: str, states: Sequence[State]) -> bool:
+    """Whether states lead to the jobs: few are live at any time, where many with a label have ended."""
+    return bool(states) and _few(conn, jobs.c.project == project, jobs.c.state.in_(states))
+
+
+def _few(conn: Connection, *are: ColumnElement[bool]) -> bool:
     """Few are found by their index and sorted; of many, the newest jobs soon show enough."""
-    some = select(jobs.c.id).where(jobs.c.project == project, _begins(conn, column, prefix)).limit(FEW).subquery()
+    some = select(jobs.c.id).where(*are).limit(FEW).subquery()
     return conn.execute(select(func.count()).select_from(some)).scalar_one() < FEW
 
 

@@ -133,7 +133,7 @@ class JobsController(Controller):
     @get("/counts", operation_id="CountJobs")
     async def counts(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[JobCounts]:
         """How many jobs of the project are in each state."""
-        states, paused = await service.db.aread(lambda conn: job_lists.counts(conn, request.user.project))
+        states, paused = await service.counter.ask(request.user.project)
         return shaped(JobCounts(states=states, paused=paused, total=sum(states.values())))
 
     @get("/{job_id:str}", operation_id="GetJob")
