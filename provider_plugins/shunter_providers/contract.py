@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 CONTRACT_VERSION = 1
 
@@ -235,16 +235,15 @@ class Instance:
 
 @runtime_checkable
 class Provider(Protocol):
-    """What a plugin fulfils. One object per configured instance, made once per process."""
+    """What a plugin fulfils. One object per configured instance, made once per process.
 
-    capabilities: ClassVar[Capabilities]
+    The class takes an `Instance`, checks its settings without I/O, and raises `INVALID`, naming the setting.
+    """
 
-    def __init__(self, instance: Instance) -> None:
-        """Check the instance's settings; no I/O.
-
-        Raises:
-            ProviderError: `INVALID`, naming the setting.
-        """
+    @property
+    def capabilities(self) -> Capabilities:
+        """The same for every instance: a class variable of the plugin."""
+        ...
 
     async def whoami(self) -> Identity:
         """Prove the credentials and name the account they belong to."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
+from shunter_providers.bounded import Bounded
 from shunter_providers.contract import CONTRACT_VERSION, Fault, Instance, Provider, ProviderError
 
 GROUP = "shunter.providers"
@@ -67,7 +69,7 @@ class Registry:
             known = ", ".join(self._instances) or "none"
             return ProviderError(Fault.INVALID, f"there is no provider instance {name!r} (configured: {known})")
         try:
-            return self._find(instance.plugin)(instance)
+            return Bounded(name, self._find(instance.plugin)(instance))
         except ProviderError as exc:
             fault = exc
         except Exception as exc:  # foreign code: whatever it raises must not stop the other instances
@@ -88,7 +90,7 @@ def load_plugin(plugin: str) -> Callable[[Instance], Provider]:
         installed = ", ".join(sorted(found)) or "none"
         raise ProviderError(Fault.INVALID, f"there is no provider plugin {plugin!r} (installed: {installed})")
     try:
-        loaded: type[Provider] = found[plugin].load()
+        loaded: Any = found[plugin].load()
         version = loaded.capabilities.contract_version
     except Exception as exc:  # foreign code, as above
         cause = f"{type(exc).__name__}: {exc}"
@@ -97,4 +99,5 @@ def load_plugin(plugin: str) -> Callable[[Instance], Provider]:
         raise ProviderError(
             Fault.INVALID, f"provider plugin {plugin!r} speaks contract {version}, this service {CONTRACT_VERSION}"
         )
-    return loaded
+    make: Callable[[Instance], Provider] = loaded
+    return make

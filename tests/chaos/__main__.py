@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -20,10 +21,14 @@ def main() -> None:
     first, _, last = options.seeds.partition(":")
     broken = 0
     for seed in range(int(first), int(last or first) + 1):
-        with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
-            report = run(seed, Path(folder), Size(jobs=options.jobs, acts=options.acts))
+        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+        report = run(seed, folder, Size(jobs=options.jobs, acts=options.acts))
         print(report, flush=True)
-        broken += bool(report.violations)
+        if report.violations:
+            broken += 1
+            print(f"  its data and logs: {folder}", flush=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if broken else 0)
 
 

@@ -20,7 +20,7 @@ def instances(tmp_path: Path, **plugins: str) -> dict[str, Instance]:
 def test_the_installed_plugin_is_found_by_its_entry_point(tmp_path: Path) -> None:
     registry = Registry(instances(tmp_path, mine="local"))
 
-    assert isinstance(registry.get("mine"), LocalProvider)
+    assert registry.get("mine").capabilities is LocalProvider.capabilities
     assert isinstance(registry.get("mine"), Provider)
     assert registry.get("mine") is registry.get("mine")
 
@@ -48,7 +48,7 @@ def test_a_plugin_that_does_not_import_is_named_with_its_cause_and_the_others_go
 
     with pytest.raises(ProviderError, match=r"providers\.bad: ImportError: No module named 'acme_sdk'"):
         registry.get("bad")
-    assert isinstance(registry.get("good"), LocalProvider)
+    assert registry.get("good").capabilities is LocalProvider.capabilities
 
 
 def test_a_plugin_that_is_not_installed_is_named_with_those_that_are() -> None:
@@ -92,7 +92,7 @@ def test_a_wrong_setting_of_one_instance_is_that_instances_problem(tmp_path: Pat
     assert list(registry.names) == ["bad", "good"]
     with pytest.raises(ProviderError, match=r"providers\.bad: cpu_slots"):
         registry.get("bad")
-    assert isinstance(registry.get("good"), LocalProvider)
+    assert registry.get("good").capabilities is LocalProvider.capabilities
 
 
 async def test_closing_closes_what_was_made(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from shunter_providers.contract import NodeCondition, NodeView, Provider
+from shunter_providers.contract import NodeCondition, NodeView, Provider, ProviderError
 from shunter_schemas.states import NodeState
 from shunter_store import ledger
 from shunter_store.database import Database
@@ -55,7 +55,7 @@ class Reaper:
         for handle in sure:
             if handle not in recorded:
                 _log.warning("%s has the node %s, which the ledger does not know: it is ended", self._instance, handle)
-                await provider.terminate(handle)
+                await self._end(provider, handle)
 
     def _recorded(self, conn: Connection) -> set[str | None]:
         """Handles that were recorded since the scan began."""
@@ -71,9 +71,16 @@ class Reaper:
             if row.job_id in tended or row.handle is None:
                 continue
             if row.absent_scans < SCANS_FOR_PROOF:
-                await provider.terminate(row.handle)
+                await self._end(provider, row.handle)
             elif (await provider.get(row.handle)).condition is NodeCondition.GONE:
                 await self._close(row, account)
+
+    async def _end(self, provider: Provider, handle: str) -> None:
+        """Ask for a node's end; one that the provider refuses must not keep the others."""
+        try:
+            await provider.terminate(handle)
+        except ProviderError as exc:
+            _log.warning("%s did not end %s, which is tried again: %s", self._instance, handle, exc)
 
     async def _close(self, row: NodeRow, account: str) -> None:
         proof = {"kind": "absent", "account": account, "get": "gone"}
