@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from shunter_providers.contract import Instance, NodeCondition, NodeView, Offer, OfferQuery, Provider
+from shunter_providers.contract import (
+    Fault,
+    Instance,
+    NodeCondition,
+    NodeView,
+    Offer,
+    OfferQuery,
+    Provider,
+    ProviderError,
+)
 from shunter_providers.local import LocalProvider
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
@@ -28,6 +37,7 @@ class Listing(LocalProvider):
         super().__init__(instance)
         self.views: list[NodeView] = []
         self.terminated: list[str] = []
+        self.refuses: set[str] = set()
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         return []
@@ -40,6 +50,8 @@ class Listing(LocalProvider):
         return next((view for view in self.views if view.handle == handle), gone)
 
     async def terminate(self, handle: str) -> bool:
+        if handle in self.refuses:
+            raise ProviderError(Fault.TRANSIENT, "503")
         self.terminated.append(handle)
         return True
 
@@ -84,6 +96,19 @@ async def test_a_stranger_is_ended_after_two_scans_and_the_known_ones_are_left_a
 
     assert after_one == []
     assert listing.terminated == ["twin", "orphan"]
+
+
+async def test_a_stranger_that_the_provider_refuses_to_end_does_not_keep_the_others(
+    database: Database, listing: Listing
+) -> None:
+    views = [shown("stuck"), shown("orphan")]
+    listing.refuses = {"stuck"}
+    reaper = Reaper(database, "local")
+
+    for _ in range(2):
+        await reaper.tend(listing, [], views, "account")
+
+    assert listing.terminated == ["orphan"]
 
 
 async def test_a_handle_that_was_recorded_during_the_scan_is_no_stranger(database: Database, listing: Listing) -> None:
