@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -143,6 +144,14 @@ def _unavailable(request: AnyRequest, error: Exception) -> Response[bytes]:
     return answer(request, ProblemError("unavailable", detail, headers={"Retry-After": "1"}))
 
 
+def _machine(request: AnyRequest, error: OSError) -> Response[bytes]:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return _unexpected(request, error)
+    _log.error("no room on the disk", request_id=request_id(request.scope), error=str(error)[:300])
+    detail = "the service has no room on its disk; nothing is lost, try again when its operator has made some"
+    return answer(request, ProblemError("unavailable", detail, headers={"Retry-After": "30"}))
+
+
 def _unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
     _log.error("unexpected error", request_id=request_id(request.scope), exc_info=error)
     detail = "an unexpected error was logged under this request id"
@@ -163,5 +172,6 @@ HANDLERS: ExceptionHandlersMap = {
     InterfaceError: _unavailable,
     PoolTimeout: _unavailable,
     UnusableDatabase: _unavailable,
+    OSError: _machine,
     Exception: _unexpected,
 }

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shunter_schemas.parse import parse_job
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,6 +39,15 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     missing = [name for name in named if not (ROOT / name).exists()]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_document_that_a_page_shows_is_one_that_this_release_takes(page: Path) -> None:
+    blocks = re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)
+
+    for block in blocks:
+        if '"version"' in block:
+            parse_job(block.encode())
 
 
 def test_the_site_is_built_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:

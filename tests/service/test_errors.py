@@ -1,3 +1,6 @@
+import errno
+import gzip
+
 import httpx
 import pytest
 from shunter_schemas.api import Problem
@@ -5,17 +8,21 @@ from shunter_service.app import create_app
 from shunter_service.problem_pages import PAGES
 from shunter_service.problems import PROBLEMS
 from shunter_store.database import Database
+from shunter_store.objects import ObjectStore
 from sqlalchemy.exc import OperationalError
 from support.service_app import App
 
 
 class Broken:
-    """Stands for a database that raises whatever a test gives it."""
+    """Stands for a database or an object store that raises whatever a test gives it."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
 
     async def aread(self, _: object) -> object:
+        raise self._error
+
+    def put(self, *_: object) -> object:
         raise self._error
 
 
@@ -49,6 +56,22 @@ async def test_a_database_that_is_away_is_worth_a_retry(lite: App, monkeypatch: 
     answer = await lite.http.get("/v1/jobs")
 
     assert answer.headers["Retry-After"] == "1"
+
+
+async def test_a_full_disk_is_worth_a_retry_and_other_faults_of_the_machine_are_not(
+    lite: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = []
+    for number in (errno.ENOSPC, errno.EIO):
+        monkeypatch.setattr(ObjectStore, "put", Broken(OSError(number, "x")).put)
+        answers.append(
+            await lite.http.post(
+                "/v1/bundles", content=gzip.compress(bytes(10240)), headers={"Content-Type": "application/gzip"}
+            )
+        )
+
+    assert [answer.json()["type"] for answer in answers] == ["/v1/problems/unavailable", "/v1/problems/internal_error"]
+    assert answers[0].headers["Retry-After"] == "30"
 
 
 async def test_readiness_is_503_without_a_database_and_health_goes_on(
