@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ from shunter_trainer.reports import Reports
 
 def main(plan: list[dict[str, Any]]) -> None:
     """Run the trainings of a plan, in its order."""
+    faulthandler.enable()
     gang = Gang.from_environment()
     join(gang)
     _meet_only_once()

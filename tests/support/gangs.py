@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +83,7 @@ def train_all(
         for rank in range(world_size)
     ]
     try:
-        codes = [rank.wait(timeout_s) for rank in ranks]
+        codes = _ended(ranks, timeout_s)
     finally:
         for rank in ranks:
             rank.kill()
@@ -89,6 +91,19 @@ def train_all(
     errors = [(folder / f"stderr-{world_size}-{rank}").read_text()[-4000:] for rank in range(world_size)]
     assert codes == [0] * world_size, "\n".join(errors)
     return {training.name: Trained(folder / training.name) for training in trainings}
+
+
+def _ended(ranks: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> list[int]:
+    """Exit codes; ranks that are still there after `timeout_s`, all in all, show where they stand and end."""
+    latest = time.monotonic() + timeout_s
+    codes = []
+    for rank in ranks:
+        try:
+            codes.append(rank.wait(max(latest - time.monotonic(), 0.1)))
+        except subprocess.TimeoutExpired:
+            rank.send_signal(signal.SIGABRT)
+            codes.append(rank.wait(10))
+    return codes
 
 
 def _start(folder: Path, plan: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:

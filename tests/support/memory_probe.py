@@ -15,22 +15,25 @@ from shunter_trainer import run
 from shunter_trainer.models.build import Built
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Not tensors that consist of others, such as DTensors: those others are found by themselves."""
+
+
 def live_bytes() -> int:
-    """Bytes of all tensors of this process that have memory, each memory once."""
+    """Bytes of all tensors of this process since the last `gc.freeze`, each memory once."""
     storages: dict[int, int] = {}
     for found in gc.get_objects():
-        if issubclass(type(found), torch.Tensor) and not found.is_meta and not hasattr(found, "placements"):
+        if type(found) in _PLAIN and not found.is_meta:
             storage = found.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
 
 
 class MemoryProbe:
-    """Measures one training of this rank; `peaks` are bytes above what was there before its model."""
+    """Measures one training of this rank; `peaks` are the largest numbers of bytes."""
 
     def __init__(self) -> None:
         self.peaks = {"fill": 0, "load": 0}
-        self._before = 0
 
     def train(self, train: Callable[..., bool], *arguments: Any) -> None:
         """Run it under observation."""
@@ -54,8 +57,9 @@ class MemoryProbe:
 
     def _observed(self, build: Callable[..., Built]) -> Callable[..., Built]:
         def observed(*arguments: Any) -> Built:
+            # What is there already is none of this training's; without it, looking takes milliseconds.
             gc.collect()
-            self._before = live_bytes()
+            gc.freeze()
             built = build(*arguments)
 
             def fill(module: torch.nn.Module, names: Mapping[str, str]) -> None:
@@ -67,4 +71,4 @@ class MemoryProbe:
         return observed
 
     def _look(self, phase: str) -> None:
-        self.peaks[phase] = max(self.peaks[phase], live_bytes() - self._before)
+        self.peaks[phase] = max(self.peaks[phase], live_bytes())
