@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shunter_schemas.api.requests import JobPatch
+from shunter_schemas.api.requests import JobPatch, RetryRequest
 from shunter_schemas.availability import availability_faults
 from shunter_schemas.checks import cross_field_faults
 from shunter_schemas.faults import MAX_FAULTS, DocumentError, Fault, nearest_existing
@@ -48,13 +48,25 @@ def with_changes(stored: Mapping[str, Any], patch: JobPatch) -> JobSpec:
         "labels": _merged(stored.get("labels") or {}, patch.labels),
         "limits": _merged(stored.get("limits") or {}, limits),
         "priority": patch.priority or stored.get("priority") or "normal",
+        **_replaced(patch),
     }
     try:
         job = JobSpec.model_validate_json(json.dumps(changed))
     except ValidationError as error:
         raise DocumentError(faults_of(error, JobSpec, changed)) from None
-    _refuse(chain(cross_field_faults(job), availability_faults(job)))
+    faults = chain(cross_field_faults(job), availability_faults(job))
+    # A replaced part may clash with any other; else only what the change could have brought in counts: the rest was
+    # accepted when the job was.
+    _refuse(faults if _replaced(patch) else (fault for fault in faults if fault.pointer.startswith(_CHANGEABLE)))
     return job
+
+
+def _replaced(patch: JobPatch) -> dict[str, Any]:
+    """The parts that a retry gives in place of the job's, as the document has them."""
+    if not isinstance(patch, RetryRequest):
+        return {}
+    parts = {"strategy": patch.strategy, "resources": patch.resources}
+    return {name: part.model_dump(mode="json", exclude_unset=True) for name, part in parts.items() if part is not None}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +74,6 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(faults: Iterable[Fault]) -> None:
-    """Only what the change could have brought in: the rest was accepted when the job was."""
-    ours = [fault for fault in faults if fault.pointer.startswith(_CHANGEABLE)]
-    if ours:
-        raise DocumentError(ours)
+    found = list(faults)
+    if found:
+        raise DocumentError(found)

@@ -167,10 +167,12 @@ class AsyncClient:
         labels: Mapping[str, str | None] | None = None,
         priority: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        strategy: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
         """A new job from the document of one that has ended, with changes; the new job."""
-        changes = jobs.changes_of(labels, priority, limits)
+        changes = jobs.changes_of(labels, priority, limits, strategy=strategy, resources=resources)
         flow = jobs.retry(job_id, start_from=start_from, changes=changes, idempotency_key=idempotency_key)
         return await self._transport.run(flow)
 

@@ -194,6 +194,8 @@ class Client:
         labels: Mapping[str, str | None] | None = None,
         priority: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        strategy: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
         """A new job from the document of one that has ended, with changes; the new job.
@@ -202,8 +204,10 @@ class Client:
             start_from: `checkpoint`: from the last committed one, and the same source. `start`: from the beginning.
                 None: from a checkpoint where there is one.
             labels: labels to set; None takes one away. `limits` likewise.
+            strategy: instead of the job's, as a whole, such as `{"kind": "fsdp"}`; `resources` likewise. A checkpoint
+                of a `training` goes on under every strategy, on any number of ranks.
         """
-        changes = jobs.changes_of(labels, priority, limits)
+        changes = jobs.changes_of(labels, priority, limits, strategy=strategy, resources=resources)
         flow = jobs.retry(job_id, start_from=start_from, changes=changes, idempotency_key=idempotency_key)
         return self._transport.run(flow)
 

@@ -17,8 +17,6 @@ Changes = dict[str, Any]
 TRAININGS: list[tuple[Changes, str]] = [
     ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
     ({"strategy": ABSENT}, "/strategy/kind"),
-    ({"strategy": {"kind": "fsdp"}}, "/strategy/kind"),
-    ({"strategy": {"kind": "hsdp"}}, "/strategy/kind"),
     ({"resources": {"gpus": {"min": 1, "max": 2}}}, "/resources/gpus/min"),
     ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
     ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),

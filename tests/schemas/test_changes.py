@@ -10,7 +10,9 @@ from shunter_schemas.api import CancelRequest, JobPatch, RetryRequest
 from shunter_schemas.changes import parse_request, with_changes
 from shunter_schemas.faults import DocumentError
 from shunter_schemas.job import JobSpec, load_job
+from shunter_schemas.resources import Resources
 from shunter_schemas.states import State
+from shunter_schemas.strategies import FsdpStrategy
 from support.documents import body, changed, tiny_lm
 
 
@@ -98,6 +100,23 @@ def test_a_retry_says_where_it_begins_and_may_change_what_a_patch_may() -> None:
     request = parse_request(b'{"from": "start", "limits": {"max_cost_usd": 5}}', RetryRequest)
 
     assert (request.from_, request.limits.max_cost_usd) == ("start", 5)
+
+
+def test_a_retry_may_replace_strategy_and_resources() -> None:
+    request = parse_request(
+        b'{"strategy": {"kind": "fsdp", "wrap": ["Block"]}, "resources": {"cpu_processes": 4}}', RetryRequest
+    )
+
+    job = with_changes(stored(), request)
+
+    assert job.strategy == FsdpStrategy(kind="fsdp", wrap=("Block",))
+    assert job.resources == Resources(cpu_processes=4)
+
+
+def test_what_a_replaced_part_clashes_with_is_named() -> None:
+    request = RetryRequest(resources=Resources(cpu_processes=3))
+
+    assert list(faults(lambda: with_changes(stored(), request))) == ["/workload/batch/global_size"]
     assert parse_request(b"{}", RetryRequest).from_ is None
     assert "/from" in faults(lambda: parse_request(b'{"from": "middle"}', RetryRequest))
 

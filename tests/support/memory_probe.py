@@ -14,7 +14,6 @@ import torch
 from shunter_trainer import run
 from shunter_trainer.models.build import Built
 
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 """Not tensors that consist of others, such as DTensors: those others are found by themselves."""
 

@@ -13,7 +13,9 @@ from shunter_schemas.api.base import Answer
 from shunter_schemas.base import Part, text_like
 from shunter_schemas.job import LabelName, LabelValue, Priority
 from shunter_schemas.limits import Limits
+from shunter_schemas.resources import Resources
 from shunter_schemas.states import State
+from shunter_schemas.strategies import Strategy
 
 _JOB = "job_01kb9m4t8zq3v5x7y9a1c3e5g7"
 
@@ -75,6 +77,16 @@ class RetryRequest(JobPatch):
         description="`checkpoint`: from the last committed one (409 without any), with the same commit of the source. "
         "`start`: from the beginning. Null: from a checkpoint where there is one.",
         examples=["checkpoint"],
+    )
+    strategy: Strategy | None = Field(
+        default=None,
+        description="Instead of the job's, as a whole: every checkpoint of a `training` goes on under every strategy.",
+        examples=[{"kind": "fsdp"}],
+    )
+    resources: Resources | None = Field(
+        default=None,
+        description="Instead of the job's, as a whole; a `training` goes on with any number of ranks.",
+        examples=[{"gpus": 4}],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -31,6 +32,13 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait until its nodes are gon
 From = Annotated[
     StartFrom | None,
     typer.Option("--from", help="checkpoint: the last one, and the same source. Default: it, where there is one."),
+]
+
+AnotherStrategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy", help="Go on under another strategy: its kind, such as fsdp, or all of it as JSON.", metavar="TEXT"
+    ),
 ]
 
 
@@ -79,6 +87,7 @@ def retry(
     labels: SetLabels = None,
     priority: Priority = None,
     limits: Limits = None,
+    strategy: AnotherStrategy = None,
     watch: Watch = False,
 ) -> int:
     """Submit the document of a job that has ended again, from its last checkpoint; prints the new job's id."""
@@ -91,11 +100,22 @@ def retry(
             labels=labels_of(labels or ()),
             priority=priority,
             limits=limits_of(limits or ()),
+            strategy=_strategy_of(strategy),
         )
         if watch:
             return watching.watch_new(client, job.id, as_json=context.as_json)
     watching.print_new(job, as_json=context.as_json)
     return ExitCode.SUCCEEDED
+
+
+def _strategy_of(given: str | None) -> dict[str, Any] | None:
+    if given is None or not given.lstrip().startswith("{"):
+        return {"kind": given} if given else None
+    try:
+        strategy: dict[str, Any] = json.loads(given)
+    except ValueError as error:
+        raise typer.BadParameter(f"--strategy is no JSON: {error}") from error
+    return strategy
 
 
 def pause(context: Context, job_id: JobId) -> None:

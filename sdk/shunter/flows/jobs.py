@@ -157,10 +157,13 @@ def delete(job_id: str) -> Flow[None]:
 
 
 def changes_of(
-    labels: Mapping[str, str | None] | None, priority: str | None, limits: Mapping[str, Any] | None
+    labels: Mapping[str, str | None] | None,
+    priority: str | None,
+    limits: Mapping[str, Any] | None,
+    **replaced: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """A merge patch of what may change in a job."""
-    found = {"labels": dict(labels or {}), "priority": priority, "limits": dict(limits or {})}
+    """A merge patch of what may change in a job; a retry also replaces its `strategy` and `resources`."""
+    found = {"labels": dict(labels or {}), "priority": priority, "limits": dict(limits or {}), **replaced}
     return {name: value for name, value in found.items() if value}
 
 
