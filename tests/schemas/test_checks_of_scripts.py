@@ -37,8 +37,7 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
     (
         {"strategy": {"kind": "hsdp", "shard_size": 2}, "workload.launcher": "accelerate"},
         "/strategy/kind",
-        "accelerate does not do `hsdp` on CPUs, and `resources.cpu_processes` asks for them; use GPUs, or ddp, "
-        "deepspeed or own",
+        "accelerate does not do `hsdp` on CPUs, and `resources.cpu_processes` asks for them; use GPUs, ddp, or own",
     ),
     ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
     (
@@ -165,7 +164,12 @@ def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None
         {"strategy": {"kind": "ddp"}, "workload.launcher": "accelerate"},
         {"strategy": {"kind": "fsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
         {"strategy": {"kind": "hsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
-        {"strategy": {"kind": "deepspeed", "zero_stage": 2}, "workload.launcher": "accelerate"},
+        {"strategy": {"kind": "deepspeed", "zero_stage": 2}},
+        {
+            "strategy": {"kind": "deepspeed", "zero_stage": 2},
+            "workload.launcher": "accelerate",
+            "resources": {"gpus": 2},
+        },
     ],
 )
 def test_a_strategy_that_the_launcher_carries_is_taken(changes: Changes) -> None:

@@ -94,7 +94,7 @@ def _has_deepspeed(job: JobSpec) -> bool:
 def _strategy(job: JobSpec) -> Iterator[Fault]:
     """A script spreads itself; a strategy reaches it through its launcher, as far as that can carry one."""
     script, strategy = job.workload, job.strategy
-    if not isinstance(script, ScriptWorkload) or strategy.kind not in {"ddp", "fsdp", "hsdp"}:
+    if not isinstance(script, ScriptWorkload) or strategy.kind in {"own", "auto"}:
         return
     place = "/strategy/kind"
     if strategy.kind == "ddp":
@@ -104,15 +104,15 @@ def _strategy(job: JobSpec) -> Iterator[Fault]:
         for name in sorted(strategy.model_fields_set - {"kind"}):
             yield Fault(f"/strategy/{name}", "a script makes its own DistributedDataParallel; set this there")
         return
-    if script.launcher != "accelerate":
+    if strategy.kind != "deepspeed" and script.launcher != "accelerate":
         detail = f"`{strategy.kind}` reaches a script through accelerate only, and `workload.launcher` is "
         yield Fault(
             place,
             f"{detail}{script.launcher}; use launcher accelerate, or strategy own for a program that shards itself",
         )
-    if job.resources.cpu_processes is not None:
+    if script.launcher == "accelerate" and job.resources.cpu_processes is not None:
         detail = f"accelerate does not do `{strategy.kind}` on CPUs, and `resources.cpu_processes` asks for them"
-        yield Fault(place, f"{detail}; use GPUs, or ddp, deepspeed or own")
+        yield Fault(place, f"{detail}; use GPUs, ddp, or own")
 
 
 CHECKS = (_program, _resumption, _substitutions, _strategy)
