@@ -144,6 +144,21 @@ def test_a_classifier_begins_its_head_afresh_and_says_so(places: Places) -> None
     assert len(ours.release.config["id2label"]) == 5
 
 
+def test_a_language_model_that_classifies_knows_what_fills_its_rows(places: Places) -> None:
+    theirs = save_toy("llama", places.inputs / "base")
+    model = {"kind": "huggingface", "weights": "input:base", "task": "sequence_classification"}
+    data = {"kind": "jsonl", "path": "input:texts/*", "label": "class", "sequence_length": 32}
+    ids = toy_inputs("llama")["input_ids"].clamp(min=1)
+    padded = torch.nn.functional.pad(ids, (0, 5))  # as the tokenizer of bytes fills rows: with 0
+
+    ours = filled(build_model(parsed(model=model, data=data), places))
+
+    with torch.no_grad():
+        assert torch.allclose(net(ours)(input_ids=padded).logits, net(ours)(input_ids=ids).logits, atol=1e-6)
+    assert ours.release.config["pad_token_id"] == 0
+    assert torch.equal(net(ours).model.norm.weight, theirs.model.norm.weight)
+
+
 def test_a_tied_tensor_may_be_stored_under_either_name(places: Places) -> None:
     folder = places.inputs / "base"
     theirs = save_toy("llama-tied", folder)

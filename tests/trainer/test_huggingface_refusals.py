@@ -137,6 +137,7 @@ def test_a_folder_that_is_not_there_is_not_looked_for_on_a_hub(places: Places) -
     fault = refusal(places, {"weights": "acme/llama-8b"})
 
     assert fault.pointer == "/workload/model/weights"
+    assert "there is no folder 'acme/llama-8b'" in str(fault)
     assert "nothing is downloaded" in str(fault)
 
 

@@ -9,6 +9,7 @@ import torch
 from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
+from shunter_trainer.data.tokenizers import find_tokenizer
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.built import Built
 from shunter_trainer.models.frozen import leave_out_frozen
@@ -24,7 +25,7 @@ def assemble(workload: TrainingWorkload, places: Places, types: Mapping[str, tor
     Raises: UserFault naming the field of the document that cannot be followed.
     """
     model: Any = workload.model
-    made = build(model, workload.seed, places)
+    made = build(model, workload.seed, places, _padding(workload, places))
     _check_sequence(workload, made.config)
     convert, repeated = stored_names(made.module), repeated_names(made.module)
     lora, fill, base = None, made.fill, None
@@ -51,6 +52,14 @@ def assemble(workload: TrainingWorkload, places: Places, types: Mapping[str, tor
         classifies=model.task != "causal_lm" and made.config.num_labels > 1,
         notes=made.notes,
     )
+
+
+def _padding(workload: TrainingWorkload, places: Places) -> int | None:
+    """Language models that classify look for the last token that is no padding: they must know what fills the rows."""
+    model, tokenizer = workload.model, getattr(workload.data, "tokenizer", None)
+    if tokenizer is None or getattr(model, "task", None) != "sequence_classification":
+        return None
+    return find_tokenizer(tokenizer, workload, places, "/workload/data/tokenizer").padding
 
 
 def _check_sequence(workload: TrainingWorkload, config: Any) -> None:

@@ -63,11 +63,14 @@ class HuggingFace:
         return hashlib.sha256("\n".join(everything).encode()).hexdigest()
 
 
-def build(model: HuggingFaceModel, seed: int, places: Places) -> HuggingFace:
-    """Raises: UserFault naming the field of the document that cannot be followed."""
+def build(model: HuggingFaceModel, seed: int, places: Places, padding: int | None) -> HuggingFace:
+    """`padding`: as of `read_config`.
+
+    Raises: UserFault naming the field of the document that cannot be followed.
+    """
     _import_transformers()
     folder = weights_folder(model, places)
-    config = read_config(model, folder)
+    config = read_config(model, folder, padding)
     exported = copy.deepcopy(config)
     for part in (config, config.get_text_config()):
         part.use_cache = False

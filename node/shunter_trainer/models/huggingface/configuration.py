@@ -47,18 +47,15 @@ def weights_folder(model: HuggingFaceModel, places: Places) -> Path | None:
     """
     if model.weights is None:
         return None
-    folder = places.resolve(model.weights)
-    if not folder.is_dir():
-        raise UserFault(
-            _WEIGHTS,
-            f"there is no folder {model.weights!r}; give `input:NAME` of a local folder with {CONFIG} and weights "
-            "(nothing is downloaded from a hub)",
-        )
-    return folder
+    try:
+        return places.folder(model.weights, _WEIGHTS)
+    except UserFault as fault:
+        way_out = "nothing is downloaded from a hub: give `input:NAME`, a local folder with config.json and weights"
+        raise UserFault(_WEIGHTS, f"{fault.message}; {way_out}") from None
 
 
-def read_config(model: HuggingFaceModel, folder: Path | None) -> Any:
-    """The `PreTrainedConfig` of the model.
+def read_config(model: HuggingFaceModel, folder: Path | None, padding: int | None = None) -> Any:
+    """The `PreTrainedConfig` of the model. `padding`: the id that fills its rows of tokens, where the data decide it.
 
     Raises: UserFault naming the member that is wrong, with the nearest known name.
     """
@@ -73,6 +70,8 @@ def read_config(model: HuggingFaceModel, folder: Path | None) -> Any:
     except Exception as error:  # validators of the configuration classes raise of many kinds
         raise UserFault(_POINTER if asked else _WEIGHTS, _one_line(error)) from error
     _refuse_wrong_task(config, model.task)
+    if padding is not None:
+        config.get_text_config().pad_token_id = padding
     return config
 
 
