@@ -21,6 +21,7 @@ from sqlalchemy import (
     cast,
     column,
     func,
+    literal_column,
     select,
     type_coerce,
 )
@@ -46,6 +47,7 @@ class BulkInsert:
     """
 
     def __init__(self, table: Table, names: Sequence[str], *, returning: Sequence[str] = (), **constants: Any) -> None:
+        self._table = table
         self._names = names
         self._constants = constants
         self._json = [isinstance(table.c[name].type, JSON) for name in names]
@@ -55,7 +57,7 @@ class BulkInsert:
         self._into = into
         self._row = f"({', '.join('?' for _ in (*names, *constants))})"
         self._rest = f" ON CONFLICT DO NOTHING RETURNING {_quoted(returning)}" if returning else ""
-        self._postgresql = self._taken_apart(table)
+        self._postgresql = self.taken_apart(_ROWS)
 
     def run(self, conn: Connection, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert them, in their order; with `returning`, what came back."""
@@ -77,15 +79,35 @@ class BulkInsert:
     def _came_back(self, result: CursorResult[Any]) -> Sequence[Any]:
         return result.all() if self._returning else ()
 
-    def _taken_apart(self, table: Table) -> Any:
-        columns = [column(name, table.c[name].type) for name in self._names]
-        document = cast(bindparam(_ROWS, type_=Text), postgresql.JSON)
+    def taken_apart(self, parameter: str) -> Any:
+        """PostgreSQL's statement, with the rows as JSON under this parameter."""
+        columns = [column(name, self._table.c[name].type) for name in self._names]
+        document = cast(bindparam(parameter, type_=Text), postgresql.JSON)
         row = func.json_to_recordset(document).table_valued(*columns, name="each").render_derived(with_types=True)
-        fixed = [type_coerce(value, table.c[name].type).label(name) for name, value in self._constants.items()]
+        fixed = [type_coerce(value, self._table.c[name].type).label(name) for name, value in self._constants.items()]
         rows = select(*(row.c[name] for name in self._names), *fixed)
-        into = postgresql.insert(table).from_select([*self._names, *self._constants], rows, include_defaults=False)
-        back = [table.c[name] for name in self._returning]
+        filled = [*self._names, *self._constants]
+        into = postgresql.insert(self._table).from_select(filled, rows, include_defaults=False)
+        back = [self._table.c[name] for name in self._returning]
         return into.on_conflict_do_nothing().returning(*back) if back else into
+
+
+class BulkInserts:
+    """Several of them in their order; on PostgreSQL in one statement, which is one round trip."""
+
+    def __init__(self, *inserts: BulkInsert) -> None:
+        self._inserts = inserts
+        *others, last = (insert.taken_apart(f"{_ROWS}_{place}") for place, insert in enumerate(inserts))
+        parts = [other.returning(literal_column("1")).cte(f"part_{place}") for place, other in enumerate(others)]
+        self._postgresql = last.add_cte(*parts)
+
+    def run(self, conn: Connection, *rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows into each."""
+        if conn.dialect.name == "postgresql":
+            conn.execute(self._postgresql, {f"{_ROWS}_{place}": dump_json(its) for place, its in enumerate(rows)})
+            return
+        for insert, its in zip(self._inserts, rows, strict=True):
+            insert.run(conn, its)
 
 
 class ByKeys:

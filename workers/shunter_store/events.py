@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from shunter_schemas.states import Reason, State
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -51,7 +51,8 @@ _TAKE_NUMBERS = (
     .returning(jobs.c.event_seq)
 )
 _INSERT = insert(events).values(at=db_now())
-_INSERT_FIRST = BulkInsert(events, ("job_id", "type", "data", "at"), seq=1)
+INSERT_FIRST: Final = BulkInsert(events, ("job_id", "type", "data", "at"), seq=1)
+"""The first events of new jobs."""
 _PAGE = (
     select(*columns_of(EventRow, events))
     .where(events.c.job_id == bindparam("job"), events.c.seq > bindparam("after"))
@@ -96,11 +97,6 @@ def write_numbered(conn: Connection, job_id: str, first_seq: int, new: Sequence[
                 for seq, (type_, data) in enumerate(new, first_seq)
             ],
         )
-
-
-def write_first(conn: Connection, type_: str, data: Mapping[str, Mapping[str, Any]], at: float) -> None:
-    """The first event of new jobs, by their ids."""
-    _INSERT_FIRST.run(conn, [{"job_id": id_, "type": type_, "data": told, "at": at} for id_, told in data.items()])
 
 
 def write_each(conn: Connection, numbered: Sequence[tuple[str, int]], type_: str, data: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from shunter_store import events, outbox
 from shunter_store import labels as job_labels
-from shunter_store.bulk import BulkInsert
+from shunter_store.bulk import BulkInsert, BulkInserts
 from shunter_store.rows import columns_of
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import job_due, jobs
@@ -90,6 +90,7 @@ _NOT_YET: Final[dict[str, Any]] = {
 }
 _INSERT_JOBS = BulkInsert(jobs, (*_GIVEN, "created_at", "updated_at"), **_INITIAL, log_lines=0, checkpoint_wish=0)
 _INSERT_DUE = BulkInsert(job_due, ("job_id", "urgency", "next_at"), wake=1, seen_wake=0, fence=0)
+_ACCEPT = BulkInserts(_INSERT_JOBS, job_labels.INSERT_ALL, _INSERT_DUE, events.INSERT_FIRST, outbox.PUT_MANY)
 _NOW = select(db_now())
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job"))
 _GET_LOCKED = _GET.with_for_update(key_share=True)
@@ -117,12 +118,15 @@ def insert_all(conn: Connection, new: Sequence[NewJob], at: float) -> None:
     """
     if not new:
         return
-    _INSERT_JOBS.run(conn, [_given(job) | {"created_at": at, "updated_at": at} for job in new])
-    job_labels.add_all(conn, new, at)
-    _INSERT_DUE.run(conn, [{"job_id": job.id, "urgency": job.priority, "next_at": at} for job in new])
-    told = {job.id: {"name": job.name, "created_by": job.created_by} for job in new}
-    events.write_first(conn, "job.created", told, at)
-    outbox.put_many(conn, len(new), at)
+    told = [(job.id, {"name": job.name, "created_by": job.created_by}) for job in new]
+    _ACCEPT.run(
+        conn,
+        [_given(job) | {"created_at": at, "updated_at": at} for job in new],
+        job_labels.rows_of(new, at),
+        [{"job_id": job.id, "urgency": job.priority, "next_at": at} for job in new],
+        [{"job_id": job_id, "type": "job.created", "data": data, "at": at} for job_id, data in told],
+        [{"created_at": at}] * len(new),
+    )
 
 
 def insert(  # noqa: PLR0913 - the columns of a job, by keyword

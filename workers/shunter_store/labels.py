@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, insert
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shunter_store.jobs import JobRow, NewJob
 
 _INSERT = insert(job_labels)
-_INSERT_ALL = BulkInsert(job_labels, ("job_id", "project", "key", "value", "created_at"))
+INSERT_ALL: Final = BulkInsert(job_labels, ("job_id", "project", "key", "value", "created_at"))
 _DELETE = delete(job_labels).where(job_labels.c.job_id == bindparam("job"))
 
 
@@ -26,15 +26,13 @@ def add(conn: Connection, job: JobRow) -> None:
         conn.execute(_INSERT, rows)
 
 
-def add_all(conn: Connection, new: Iterable[NewJob], at: float) -> None:
-    """Write the labels of jobs that are accepted at this moment."""
-    rows = [
+def rows_of(new: Iterable[NewJob], at: float) -> list[dict[str, Any]]:
+    """Rows for `INSERT_ALL`: the labels of jobs that are accepted at this moment."""
+    return [
         {"job_id": job.id, "project": job.project, "key": key, "value": value, "created_at": at}
         for job in new
         for key, value in job.labels.items()
     ]
-    if rows:
-        _INSERT_ALL.run(conn, rows)
 
 
 def replace(conn: Connection, job: JobRow) -> None:

@@ -29,7 +29,8 @@ class OutboxRow:
 
 
 _PUT = insert(outbox).values(topic=bindparam("topic"), created_at=db_now())
-_PUT_MANY = BulkInsert(outbox, ("created_at",), topic=DUE)
+PUT_MANY: Final = BulkInsert(outbox, ("created_at",), topic=DUE)
+"""Hints that some job is due."""
 _TAKE = select(*columns_of(OutboxRow, outbox)).order_by(outbox.c.id).limit(bindparam("limit"))
 _DELETE = delete_from(outbox).where(outbox.c.id.in_(bindparam("ids", expanding=True)))
 
@@ -37,11 +38,6 @@ _DELETE = delete_from(outbox).where(outbox.c.id.in_(bindparam("ids", expanding=T
 def put(conn: Connection, topic: str = DUE) -> None:
     """Leave a hint."""
     conn.execute(_PUT, {"topic": topic})
-
-
-def put_many(conn: Connection, number: int, at: float) -> None:
-    """Leave so many hints that some job is due."""
-    _PUT_MANY.run(conn, [{"created_at": at}] * number)
 
 
 def take(conn: Connection, limit: int) -> list[OutboxRow]:
