@@ -94,7 +94,7 @@ def test_the_example_document_is_one_that_the_api_takes(described: dict[str, Any
 def test_what_needs_no_key_says_so(described: dict[str, Any]) -> None:
     public = {name for name, operation in operations(described).items() if operation.get("security") == []}
 
-    assert public == {"GetHealth", "GetReadiness", "GetJobSchema", "GetProblemKind"}
+    assert public == {"GetHealth", "GetReadiness", "GetJobSchema", "GetProblemKind", "GetReasonKind"}
     assert described["security"] == [{"key": []}]
 
 
