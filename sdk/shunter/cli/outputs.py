@@ -75,7 +75,7 @@ def events(context: Context, job_id: JobId, follow: Follow = False) -> None:
             if context.as_json:
                 output.print_json(event)
             else:
-                print(_event_line(event), flush=follow)
+                print(_event_line(event, wide=context.wide), flush=follow)
 
 
 def checkpoints(context: Context, job_id: JobId) -> None:
@@ -129,13 +129,14 @@ def _origin(line: LogLine, *, wide: bool = False) -> str:
     return f"[{line.generation}.{line.node} {rank} {line.stream}]" if wide else f"[{rank}]"
 
 
-def _event_line(event: Event) -> str:
+def _event_line(event: Event, *, wide: bool = False) -> str:
     import json
 
     from shunter.cli import output
+    from shunter.cli.event_words import words_of
 
-    data = json.dumps(event.data, ensure_ascii=False) if event.data else ""
-    return f"{event.seq:>4}  {output.clock(event.at)}  {event.type:<22} {data}".rstrip()
+    known = (json.dumps(event.data, ensure_ascii=False) if event.data else "") if wide else words_of(event)
+    return f"{event.seq:>4}  {output.clock(event.at)}  {event.type:<22} {known}".rstrip()
 
 
 def _checkpoint_row(checkpoint: Checkpoint) -> tuple[str, ...]:
