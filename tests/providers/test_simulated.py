@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -321,6 +322,22 @@ async def test_an_agent_is_warned_before_its_node_is_taken_and_killed_after(tmp_
 
     assert warned <= killed
     assert (await provider.get(handle)).condition is NodeCondition.GONE
+
+
+async def test_an_agent_that_died_is_started_again_on_its_node(tmp_path: Path, deployment: str) -> None:
+    provider = cloud(tmp_path, nodes="agents")
+    handle = await provider.create(await an_intent(provider, deployment, AGENT))
+    folder = NodeFolder(tmp_path / "simulated" / "sim.nodes" / handle)
+    await _tended_until(provider, deployment, folder.agent)
+    first = folder.agent()
+    assert first is not None
+    processes.send(first, signal.SIGKILL)
+
+    await _tended_until(provider, deployment, lambda: (agent := folder.agent()) and processes.is_alive(agent))
+
+    assert folder.agent() != first
+    assert (await provider.get(handle)).condition is NodeCondition.RUNNING
+    await provider.terminate(handle)
 
 
 async def test_a_node_that_fails_to_boot_starts_no_agent(tmp_path: Path, deployment: str) -> None:

@@ -1,5 +1,5 @@
-"""Runs the agents of a simulated cloud's nodes: starts those that have booted, warns those that are about to be taken
-away, and ends those that are gone.
+"""Runs the agents of a simulated cloud's nodes: starts those that have booted, starts dead ones again as a node's own
+service manager would, warns those that are about to be taken away, and ends those that are gone.
 
 There is no process of its own: every call to the cloud lets it look at what is due, as a scanner calls every second or
 two. One process does the work at a time.
@@ -47,15 +47,16 @@ class Hypervisor:
 
     async def _tend_one(self, entry: Entry, at: float) -> None:
         folder = self.folder(entry.handle)
+        agent = folder.agent()
+        lives = agent is not None and processes.is_alive(agent)
         if not entry.exists(at):
             if await asyncio.to_thread(running.end, folder):
                 await asyncio.to_thread(self._note, entry, "cleared")
         elif at >= entry.preempted_at - self._notice_s and entry.started and not entry.warned:
-            agent = folder.agent()
             if agent is not None:
                 processes.send(agent, signal.SIGTERM)
             await asyncio.to_thread(self._note, entry, "warned")
-        elif at >= entry.boots_at and not entry.fails and not entry.started:
+        elif at >= entry.boots_at and not entry.fails and not lives and not entry.warned:
             await self._start(entry)
 
     async def _start(self, entry: Entry) -> None:
