@@ -67,7 +67,8 @@ def load_document(path: str | Path) -> Document:
     try:
         document = (read_yaml if is_yaml else read_commented_json)(body)
     except DocumentError as error:
-        raise InvalidDocument(f"{file}: {in_words(error.faults[0])}", error.faults) from error
+        hint = f"a program is started with: shunter run {file}" if file.suffix == ".py" else ""
+        raise InvalidDocument(f"{file}: {in_words(error.faults[0])}", error.faults, hint=hint) from error
     if not isinstance(document, dict):
         raise InvalidDocument(f"{file} holds {_kind(document)}; a job document is an object: {{…}}")
     document.pop("$schema", None)

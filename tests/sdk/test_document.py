@@ -156,3 +156,12 @@ def test_what_json_cannot_carry_is_refused_before_it_is_sent(value: object) -> N
 
 def test_text_goes_out_as_utf8() -> None:
     assert json.loads(encode({"name": "größe"})) == {"name": "größe"}
+
+
+def test_a_program_in_place_of_a_document_is_answered_with_the_command_that_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+
+    with pytest.raises(InvalidDocument) as refused:
+        load_document(tmp_path / "train.py")
+
+    assert refused.value.hint == f"a program is started with: shunter run {tmp_path / 'train.py'}"
