@@ -109,6 +109,18 @@ def test_shared_conversations_become_messages(chat: Callable[..., DataSets]) -> 
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_rows_of_parquet_hold_conversations_too(chat: Callable[..., DataSets], places: Places) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines = only_row(indexed(chat([{"messages": TALK}])))
+    pq.write_table(pa.table({"messages": [TALK]}), places.inputs / "train" / "b.parquet")
+
+    rows = only_row(indexed(chat([], path="input:train/*.parquet")))
+
+    assert all(torch.equal(lines[name], rows[name]) for name in lines)
+
+
 def test_packed_conversations_stay_whole_and_keep_apart(chat: Callable[..., DataSets], places: Places) -> None:
     lines = [{"messages": [{"role": "user", "content": "x" * n}, *TALK[2:3]]} for n in (5, 60, 20, 90, 33, 7, 70)]
 

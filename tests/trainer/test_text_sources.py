@@ -254,6 +254,15 @@ def decoded(places: Places, ids: list[int]) -> str:
     return str(AutoTokenizer.from_pretrained(str(places.inputs / "tok")).decode(ids))
 
 
+def test_a_link_out_of_an_input_is_refused(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("not of this job")
+    (places.inputs / "t").mkdir(parents=True)
+    (places.inputs / "t" / "a.txt").symlink_to(tmp_path / "outside.txt")
+
+    with pytest.raises(UserFault, match=r"data/path: a.txt is a link that leads out of the input"):
+        build_data(parsed(data={"kind": "text", "path": "input:t/*.txt"}), places)
+
+
 def test_text_files_are_told_apart_from_binary_ones(places: Places) -> None:
     folder: Path = places.inputs / "t"
     folder.mkdir(parents=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shunter_trainer.data.chat_template import ChatTemplate
 from shunter_trainer.data.conversations import conversation
@@ -18,11 +18,11 @@ from shunter_trainer.data.order import Indices
 from shunter_trainer.data.packing import best_fit, one_a_row
 from shunter_trainer.data.records import records
 from shunter_trainer.data.tables import Ids, RowTable, Table, TableWriter
-from shunter_trainer.data.tokenizers import Tokenizer, find_tokenizer
+from shunter_trainer.data.tokenizers import Marks, Tokenizer, find_tokenizer
 from shunter_trainer.failures import UserFault
 
 _FORMAT = 1
-_BEAT_EVERY = 64
+_AT_ONCE = 128  # tokenizers use several cores for many
 
 
 def chat_samples(data: Any, making: Making) -> Made:
@@ -58,25 +58,20 @@ def chat_samples(data: Any, making: Making) -> Made:
     return Made(samples, None, _notes(table, len(samples), length))
 
 
-def _encoded(
-    data: Any, files: list[Path], tokenizer: Tokenizer, making: Making
-) -> Iterator[tuple[Ids, NDArray[np.bool_]]]:
+def _encoded(data: Any, files: list[Path], tokenizer: Tokenizer, making: Making) -> Iterator[tuple[Ids, Marks]]:
     template = ChatTemplate(tokenizer, data.template, making.pointer)
-    for number, record in enumerate(records(files, None, f"{making.pointer}/path")):
-        talk = conversation(record, making.pointer)
+    found = records(files, None, f"{making.pointer}/path")
+    while some := list(islice(found, _AT_ONCE)):
+        talks = [conversation(record, making.pointer) for record in some]
         if data.train_on == "assistant":
-            text, spans = template.marked(talk)
-            yield tokenizer.encode_marked(text, spans)
+            yield from tokenizer.encode_marked([template.marked(talk) for talk in talks])
         else:
-            (ids,) = tokenizer.encode([template.whole(talk)])
-            yield ids, np.ones(len(ids), dtype=bool)
-        if number % _BEAT_EVERY == 0:
-            making.beat()
+            for ids in tokenizer.encode([template.whole(talk) for talk in talks]):
+                yield ids, np.ones(len(ids), dtype=bool)
+        making.beat()
 
 
-def _write(
-    talks: Iterator[tuple[Ids, NDArray[np.bool_]]], writer: TableWriter, length: int, packing: bool, padding: int
-) -> None:
+def _write(talks: Iterator[tuple[Ids, Marks]], writer: TableWriter, length: int, packing: bool, padding: int) -> None:
     cut = dropped = 0
     lengths, targets = array("q"), array("q")
     for ids, marks in talks:

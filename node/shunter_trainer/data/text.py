@@ -70,7 +70,7 @@ def text_samples(data: Any, making: Making) -> Made:
         vocab = _vocab(tokenizer, making)
         with TableWriter(folder, vocab) as writer:
             if flat:
-                _write_flat(ids, writer, making, tokenizer.padding)
+                _write_flat(ids, writer)
             elif label is None:
                 _write_rows(ids, writer, length, tokenizer.padding)
             else:
@@ -149,15 +149,15 @@ def _batches(source: Iterable[_Piece]) -> Iterator[list[_Piece]]:
         yield batch
 
 
-def _write_flat(parts: Iterable[_Part], writer: TableWriter, making: Making, padding: int) -> None:
+def _write_flat(parts: Iterable[_Part], writer: TableWriter) -> None:
+    # Nobody asks where a packed text ends, and a place for each of very many would fill the memory.
     for part in parts:
         if part.piece.begins:
             writer.extend(_array(part.frame.before))
         writer.extend(part.ids)
         if part.piece.ends:
             writer.extend(_array(part.frame.after))
-            writer.end()
-    writer.finish({}, padding=padding)
+    writer.finish({})
 
 
 def _write_rows(parts: Iterable[_Part], writer: TableWriter, length: int, padding: int) -> None:

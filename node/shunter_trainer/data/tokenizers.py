@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from shunter_schemas.training import TrainingWorkload
 
 from shunter_trainer.data.packages import package
@@ -24,6 +25,8 @@ BYTES_VOCAB = 256
 
 Span = tuple[int, int]
 """Characters of a text: the first, and the one behind the last."""
+Marked = tuple[str, Sequence[Span]]
+Marks = NDArray[np.bool_]
 
 
 class Frame(NamedTuple):
@@ -62,8 +65,8 @@ class Tokenizer(Protocol):
         """The ids of each text, nothing added."""
         ...
 
-    def encode_marked(self, text: str, spans: Sequence[Span]) -> tuple[Ids, Any]:
-        """The ids of a text, nothing added, and for each whether it holds a character of the spans (in order)."""
+    def encode_marked(self, texts: Sequence[Marked]) -> list[tuple[Ids, Marks]]:
+        """The ids of each text, nothing added, and for each id whether it holds a character of the text's spans."""
         ...
 
     def template(self, with_tools: bool) -> str:
@@ -110,13 +113,8 @@ class BytesTokenizer:
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         return [_bytes(text) for text in texts]
 
-    def encode_marked(self, text: str, spans: Sequence[Span]) -> tuple[Ids, Any]:
-        ids = _bytes(text)
-        marks = np.zeros(len(ids), dtype=bool)
-        for start, stop in spans:
-            first = len(_bytes(text[:start]))
-            marks[first : first + len(_bytes(text[start:stop]))] = True
-        return ids, marks
+    def encode_marked(self, texts: Sequence[Marked]) -> list[tuple[Ids, Marks]]:
+        return [_marked_bytes(*marked) for marked in texts]
 
     def template(self, with_tools: bool) -> str:
         raise UserFault(
@@ -183,7 +181,7 @@ class FileTokenizer:
         own = self._own
         return [np.array(own.encode(_whole(text), add_special_tokens=False), dtype=np.int64) for text in texts]
 
-    def encode_marked(self, text: str, spans: Sequence[Span]) -> tuple[Ids, Any]:
+    def encode_marked(self, texts: Sequence[Marked]) -> list[tuple[Ids, Marks]]:
         backend = self._backend
         if backend is None:
             raise UserFault(
@@ -191,12 +189,8 @@ class FileTokenizer:
                 f"{self.name!r} does not tell where its tokens come from, which `train_on` assistant needs; "
                 "give a tokenizer with a tokenizer.json",
             )
-        found = backend.encode(_whole(text), add_special_tokens=False)
-        offsets = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
-        marks = np.zeros(len(offsets), dtype=bool)
-        for start, stop in spans:
-            marks |= (offsets[:, 0] < stop) & (offsets[:, 1] > start)
-        return np.array(found.ids, dtype=np.int64), marks
+        encoded = backend.encode_batch([_whole(text) for text, _ in texts], add_special_tokens=False)
+        return [_marked_tokens(found, spans) for found, (_, spans) in zip(encoded, texts, strict=True)]
 
     def template(self, with_tools: bool) -> str:
         try:
@@ -277,6 +271,24 @@ def _digest(files: Sequence[Path]) -> str:
         except PackageNotFoundError:
             digest.update(b"none")
     return digest.hexdigest()
+
+
+def _marked_bytes(text: str, spans: Sequence[Span]) -> tuple[Ids, Marks]:
+    ids = _bytes(text)
+    marks = np.zeros(len(ids), dtype=bool)
+    for start, stop in spans:
+        first = len(_bytes(text[:start]))
+        marks[first : first + len(_bytes(text[start:stop]))] = True
+    return ids, marks
+
+
+def _marked_tokens(found: Any, spans: Sequence[Span]) -> tuple[Ids, Marks]:
+    """`found`: what the library says of one text."""
+    offsets = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
+    marks = np.zeros(len(offsets), dtype=bool)
+    for start, stop in spans:
+        marks |= (offsets[:, 0] < stop) & (offsets[:, 1] > start)
+    return np.array(found.ids, dtype=np.int64), marks
 
 
 def _bytes(text: str) -> Ids:
