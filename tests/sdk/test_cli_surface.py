@@ -17,7 +17,19 @@ OURS = sorted(COMMANDS.keys() - ROLES - {"completion"})
 def test_the_commands_are_a_closed_list() -> None:
     assert set(COMMANDS) == {
         *("submit", "run", "jobs", "job", "why", "watch", "cancel", "retry", "pause", "resume", "checkpoint", "update"),
-        *("delete", "validate", "rehearse", "diff", "schema", "init", "logs", "events", "metrics", "checkpoints", "artifacts"),
+        *(
+            "delete",
+            "validate",
+            "rehearse",
+            "diff",
+            "schema",
+            "init",
+            "logs",
+            "events",
+            "metrics",
+            "checkpoints",
+            "artifacts",
+        ),
         *("providers", "doctor", "completion", "up", "service", "worker", "keys"),
     }
 
