@@ -17,11 +17,13 @@ from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
 from shunter_store.settings import DataSettings
 from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from shunter_service.prepare import KEY_NAME, SCOPES
 from shunter_service.up import secret_files
 
 _SECRET_BYTES: Final = 32
+_LONGEST_NAME: Final = 100
 
 
 class Refused(Exception):
@@ -40,6 +42,9 @@ def run(arguments: Sequence[str]) -> int:
             lines = _COMMANDS[options.command](db, data.data_dir / "api-key", options)
         finally:
             db.close()
+    except (OperationalError, InterfaceError) as error:
+        print(f"error: the database cannot be used: {str(error.orig).splitlines()[0]}", file=sys.stderr)
+        return 2
     except (Refused, UnusableDatabase, OSError, ValidationError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -130,6 +135,12 @@ _COMMANDS: Final[dict[str, Callable[[Database, Path, argparse.Namespace], list[s
 }
 
 
+def _name(text: str) -> str:
+    if text.isprintable() and 1 <= len(text.strip()) <= _LONGEST_NAME:
+        return text.strip()
+    raise argparse.ArgumentTypeError(f"{text!r} is no name: 1 to {_LONGEST_NAME} letters that can be printed")
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="shunter keys", description="List, create and revoke the keys that open the API."
@@ -140,7 +151,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", parents=[common], help="show every key, without its secret")
     create = commands.add_parser("create", parents=[common], help="make a key and print its secret, once")
-    create.add_argument("name", help="who it is for; stands in the jobs that it makes")
+    create.add_argument("name", type=_name, help="who it is for; stands in the jobs that it makes")
     create.add_argument(
         "--scope", action="append", choices=sorted(api_keys.SCOPES), help="repeatable (default: jobs:read, jobs:write)"
     )

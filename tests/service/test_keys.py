@@ -98,11 +98,23 @@ def test_what_cannot_be_done_is_said(data_dir: Path, capsys: Say, arguments: lis
     assert complaint in error
 
 
-def test_a_database_that_is_not_there_is_said(tmp_path: Path, capsys: Say) -> None:
-    code, _, error = said(capsys, tmp_path, "list")
+@pytest.mark.parametrize(
+    ("folder", "complaint"), [("", "not up to date"), ("nowhere", "the database cannot be used: ")]
+)
+def test_a_database_that_is_not_there_is_said(tmp_path: Path, capsys: Say, folder: str, complaint: str) -> None:
+    code, _, error = said(capsys, tmp_path / folder, "list")
 
     assert code == 2
-    assert "not up to date" in error
+    assert complaint in error
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\x1b[2Jb", "n" * 101])
+def test_a_name_that_cannot_be_shown_is_refused(data_dir: Path, capsys: Say, name: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        keys.run(["create", name, "--data-dir", str(data_dir)])
+
+    assert "is no name" in capsys.readouterr().err
 
 
 def test_programs_get_json(data_dir: Path, capsys: Say) -> None:
