@@ -58,6 +58,14 @@ def test_lists_of_ids_are_taken_as_they_are(made: Make, kind: str) -> None:
     assert rows(data)["input_ids"].tolist() == [[1, 2, 3, 500], [4, 5, 6, 7]]
 
 
+def test_ids_of_a_model_that_tells_no_vocabulary_are_kept_whole(made: Make) -> None:
+    model = {"kind": "python", "target": "models:any"}
+
+    data = made({"ids": [[1, 70_000, 2**32 - 1]]}, model=model, field="ids", packing=False, sequence_length=3)
+
+    assert rows(data)["input_ids"].tolist() == [[1, 70_000, 2**32 - 1]]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_texts_with_classes_are_samples_of_their_own(made: Make, places: Places, kind: str) -> None:
     write_tokenizer(places.inputs / "tok")

@@ -67,8 +67,9 @@ def text_samples(data: Any, making: Making) -> Made:
     def build(folder: Path) -> None:
         check_vocab(tokenizer, making.workload, making.places, making.pointer)
         ids = _ids(source.pieces, tokenizer, making, ends=label is None)
-        vocab = _vocab(tokenizer, making)
-        with TableWriter(folder, vocab) as writer:
+        vocab = model_vocab(making.workload, making.places) or _LARGEST_ID + 1
+        # Lists of ids may hold all that the model has; texts only what the tokenizer gives.
+        with TableWriter(folder, vocab if hasattr(data, "field") else tokenizer.vocab) as writer:
             if flat:
                 _write_flat(ids, writer)
             elif label is None:
@@ -102,11 +103,6 @@ def _notes(table: Table, length: int) -> tuple[str, ...]:
     return (*notes, f"{dropped} texts of less than two tokens were left out") if dropped else tuple(notes)
 
 
-def _vocab(tokenizer: Tokenizer, making: Making) -> int:
-    """The bound of all ids: also that of ids that come ready-made."""
-    return max(tokenizer.vocab, model_vocab(making.workload, making.places) or 0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A piece as ids, with what stands around its text."""
@@ -120,7 +116,7 @@ def _ids(source: Iterable[_Piece], tokenizer: Tokenizer, making: Making, ends: b
     """Each piece as ids; many at a time, since tokenizers use several cores for many."""
     frame = tokenizer.frame(ends)
     bare = Frame((), ())
-    vocab = model_vocab(making.workload, making.places) or _LARGEST_ID
+    vocab = model_vocab(making.workload, making.places) or _LARGEST_ID + 1
     for batch in _batches(source):
         texts = [piece.content for piece in batch if isinstance(piece.content, str)]
         encoded = iter(tokenizer.encode(texts) if texts else [])
