@@ -15,7 +15,7 @@ BF16_TOLERANCE = 5e-3
 BATCH = {"global_size": 8, "micro_size": 2}
 ADAMW = {"type": "AdamW", "params": {"lr": 0.002, "betas": [0.9, 0.95], "weight_decay": 0.1}}
 WARMUP = {"type": "WarmupLR", "params": {"warmup_max_lr": 0.002, "warmup_num_steps": 4, "warmup_type": "linear"}}
-OFFLOADED = {"offload_optimizer": "cpu"}
+OFFLOADED: dict[str, Any] = {"offload_optimizer": "cpu"}
 TIED = {"model": {**TINY, "tied_embeddings": True}}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}, "schedule": {"kind": "constant"}}
 

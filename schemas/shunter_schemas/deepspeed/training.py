@@ -50,6 +50,7 @@ def training_config(strategy: DeepSpeedStrategy, facts: TrainingFacts) -> dict[s
         gradient_accumulation_steps=facts.accumulation,
         gradient_clipping=0.0,  # done by the adapter, which is told the norm step by step
         communication_data_type=facts.reduce,
+        zero_force_ds_cpu_optimizer=False,  # the trainer makes the optimizer that was asked for
     )
     config["zero_optimization"] = _zero(strategy, facts, _section(config, "zero_optimization"))
     _set_precision(config, strategy.zero_stage, facts)
@@ -99,7 +100,6 @@ def _section(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "zero_allow_untested_optimizer": True,
-    "zero_force_ds_cpu_optimizer": False,
     "steps_per_print": None,
     "timers": {"throughput": {"enabled": False}},
 }

@@ -13,7 +13,8 @@ from shunter_schemas.strategies import DeepSpeedStrategy
 from shunter_trainer.optim.loss_scale import GOOD_STEPS, SCALE
 from shunter_trainer.optim.optimizers import MakeOptimizer
 from shunter_trainer.strategies.base import Parts
-from shunter_trainer.strategies.deepspeed.optimizers import optimizer_maker
+from shunter_trainer.strategies.deepspeed.library import has_compiled_adam
+from shunter_trainer.strategies.deepspeed.optimizers import on_cpu, optimizer_maker
 
 _NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _SCHEDULER = "deepspeed_scheduler"
@@ -36,9 +37,9 @@ def config_for(document: DeepSpeedStrategy, parts: Parts) -> dict[str, Any]:
 def maker_for(document: DeepSpeedStrategy, parts: Parts) -> MakeOptimizer:
     """How to make the optimizer: the raw document's, if it names one, else the workload's."""
     spec = document.config.get("optimizer")
-    if not isinstance(spec, dict):
-        return parts.make_optimizer
-    return optimizer_maker(spec, compiled=document.config.get("zero_force_ds_cpu_optimizer") is True)
+    make = optimizer_maker(spec) if isinstance(spec, dict) else parts.make_optimizer
+    asked = document.config.get("zero_force_ds_cpu_optimizer") is True
+    return on_cpu(make) if document.offload_optimizer == "cpu" and (asked or has_compiled_adam()) else make
 
 
 @contextmanager

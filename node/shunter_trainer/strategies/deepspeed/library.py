@@ -74,6 +74,13 @@ def make_engine(
     return engine
 
 
+def has_compiled_adam() -> bool:
+    """Whether DeepSpeed was installed with its Adam for CPUs already compiled."""
+    from deepspeed.git_version_info import installed_ops
+
+    return bool(installed_ops.get("cpu_adam"))
+
+
 def _backend(gang: Gang) -> str:
     return "nccl" if gang.device.type == "cuda" else "gloo"
 

@@ -13,10 +13,8 @@ from shunter_trainer.failures import UserFault
 from shunter_trainer.optim.optimizers import MakeOptimizer, trainable
 
 
-def optimizer_maker(spec: Mapping[str, Any], compiled: bool) -> MakeOptimizer:
+def optimizer_maker(spec: Mapping[str, Any]) -> MakeOptimizer:
     """How to make the optimizer of `optimizer` in a DeepSpeed document. As there, all parameters decay alike.
-
-    `compiled`: take DeepSpeed's own implementation for CPUs where it has one.
 
     Raises: UserFault when it cannot be made from these parameters.
     """
@@ -24,12 +22,28 @@ def optimizer_maker(spec: Mapping[str, Any], compiled: bool) -> MakeOptimizer:
 
     def make(model: nn.Module) -> torch.optim.Optimizer:
         try:
-            builder = _COMPILED.get(name) if compiled else None
-            return (builder or _BUILDERS.get(name) or _torch)(name, trainable(model), params)
+            return _BUILDERS.get(name, _torch)(name, trainable(model), dict(params))
         except (TypeError, ValueError) as error:
             raise UserFault("/strategy/config/optimizer/params", f"{spec['type']} refuses them: {error}") from error
 
     return make
+
+
+def on_cpu(make: MakeOptimizer) -> MakeOptimizer:
+    """The same with DeepSpeed's own Adam for state in the host's memory, which is faster than torch's, and compiled."""
+
+    def make_compiled(model: nn.Module) -> torch.optim.Optimizer:
+        made = make(model)
+        if type(made) not in (torch.optim.Adam, torch.optim.AdamW):
+            return made
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        settings = ("params", "lr", "betas", "eps", "weight_decay")
+        groups = [{name: group[name] for name in settings} for group in made.param_groups]
+        compiled: torch.optim.Optimizer = DeepSpeedCPUAdam(groups, adamw_mode=type(made) is torch.optim.AdamW)
+        return compiled
+
+    return make_compiled
 
 
 class Lion(torch.optim.Optimizer):
@@ -83,22 +97,9 @@ def _torch(name: str, parameters: list[nn.Parameter], params: dict[str, Any]) ->
     return kind(parameters, **params)
 
 
-def _cpu_adam(name: str, parameters: list[nn.Parameter], params: dict[str, Any]) -> torch.optim.Optimizer:
-    from deepspeed.ops.adam import DeepSpeedCPUAdam
-
-    params.pop("torch_adam", None)
-    adamw_mode = params.pop("adam_w_mode", True) or name == "adamw"
-    made: torch.optim.Optimizer = DeepSpeedCPUAdam(parameters, adamw_mode=adamw_mode, **params)
-    return made
-
-
 _BUILDERS: dict[str, Callable[[str, list[nn.Parameter], dict[str, Any]], torch.optim.Optimizer]] = {
     "adam": _adam,
     "adamw": _adam,
     "adagrad": _adagrad,
     "lion": _lion,
-}
-_COMPILED: dict[str, Callable[[str, list[nn.Parameter], dict[str, Any]], torch.optim.Optimizer]] = {
-    "adam": _cpu_adam,
-    "adamw": _cpu_adam,
 }
