@@ -67,6 +67,20 @@ def test_loader_processes_change_nothing_on_any_number_of_ranks(places: Places, 
     assert all(torch.equal(*pair) for pair in zip(expected, found, strict=True))
 
 
+def test_threads_that_share_an_evaluation_keep_the_order(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_classes(places.inputs / "train", each=8)
+    validation = built(places, validation={"kind": "image_folder", "path": "input:train"}).validation
+    assert validation is not None
+    order = np.random.default_rng(0).permutation(24)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    together = validation.take(order, np.zeros_like(order))
+    alone = [validation.take(order[[at]], np.zeros(1, dtype=np.int64)) for at in range(24)]
+
+    for name in ("pixel_values", "labels"):
+        assert torch.equal(together[name], torch.cat([row[name] for row in alone]))
+
+
 def test_colours_and_size_follow_the_files_of_the_weights(places: Places) -> None:
     write_classes(places.inputs / "train")
     (places.inputs / "base").mkdir()

@@ -58,6 +58,11 @@ class Preparer:
             return self._transform(image)
         return prepared_picture(image, self.look, self._at_random)
 
+    @property
+    def settled(self) -> bool:
+        """Whether it draws no random numbers and runs no code of the user."""
+        return self._transform is None and not self._at_random
+
     def still(self) -> Preparer:
         """Without our own changes at random."""
         return Preparer(self.look, self._transform, at_random=False)
@@ -149,7 +154,8 @@ class Pictures(Items):
     def item(self, key: Key) -> Any:
         epoch, index = key
         name = self._names[int(self._ends[index - 1]) if index else 0 : int(self._ends[index])]
-        seed_everything(mix(self._making.workload.seed, epoch, index))
+        if not self.settled:
+            seed_everything(mix(self._making.workload.seed, epoch, index))
         path, where = os.path.join(self._root, name), f"{self._folder}/{os.fsdecode(name)}"
         try:
             with open(path, "rb") as content:
@@ -164,6 +170,10 @@ class Pictures(Items):
         other = copy(self)
         other._preparer = self._preparer.still()
         return other
+
+    @property
+    def settled(self) -> bool:
+        return self._preparer.settled
 
 
 def _check_classes(names: tuple[str, ...], classes: tuple[str, ...], making: Making) -> None:

@@ -5,8 +5,10 @@ What is random in making one is seeded by (seed, epoch, sample), so that it too 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shunter_trainer.data.order import Indices
@@ -17,6 +19,8 @@ Rows = Mapping[str, Any]
 """Tensors by name, one row a sample."""
 Key = tuple[int, int]
 """Epoch and index of a sample."""
+
+_MOST_THREADS = 16
 
 
 class Items(ABC):
@@ -41,9 +45,18 @@ class Items(ABC):
         """The same samples for evaluation: nothing is changed at random that we change ourselves."""
         return self
 
+    @property
+    def settled(self) -> bool:
+        """Whether making one draws no random numbers and runs no code of the user, so that threads may share it."""
+        return False
+
     def take(self, indices: Indices, epochs: Indices) -> Rows:
         """These samples, in this order."""
-        return self.collate([self.item(key) for key in zip(epochs.tolist(), indices.tolist(), strict=True)])
+        keys = list(zip(epochs.tolist(), indices.tolist(), strict=True))
+        if not self.settled or len(keys) == 1:
+            return self.collate([self.item(key) for key in keys])
+        with ThreadPoolExecutor(_threads()) as threads:
+            return self.collate(list(threads.map(self.item, keys)))
 
     def targets(self, indices: Indices) -> Indices | None:
         """Every sample has as many targets as every other."""
@@ -103,6 +116,10 @@ class ItemPart(Items):
     def still(self) -> Items:
         return ItemPart(self._whole.still(), self._chosen)
 
+    @property
+    def settled(self) -> bool:
+        return self._whole.settled
+
 
 def collate(items: list[Any], pointer: str, target: str) -> Rows:
     """Items as one batch of tensors.
@@ -125,3 +142,9 @@ def collate(items: list[Any], pointer: str, target: str) -> Rows:
             pointer, f"items of {target} cannot be put into one batch ({first}); give all the same names and shapes"
         ) from error
     return batch
+
+
+def _threads() -> int:
+    """This rank's part of the node's cores."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // ranks))

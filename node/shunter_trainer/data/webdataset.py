@@ -72,7 +72,8 @@ class Shards(Items):
 
     def item(self, key: Key) -> Any:
         epoch, index = key
-        seed_everything(mix(self._making.workload.seed, epoch, index))
+        if not self.settled:
+            seed_everything(mix(self._making.workload.seed, epoch, index))
         sample = {}
         for column, (name, extensions) in enumerate(self._fields.items()):
             extension = extensions[int(self._index.choices[index, column])]
@@ -83,6 +84,10 @@ class Shards(Items):
         other = copy(self)
         other._preparer = self._preparer.still()
         return other
+
+    @property
+    def settled(self) -> bool:
+        return self._transform is None and self._preparer.settled
 
     def _content(self, index: int, column: int) -> bytes:
         shard = self._index.shards[int(self._index.shard_of[index])]
