@@ -68,7 +68,8 @@ def main() -> None:
 def report(kind: str, few: Filled, many: Filled, seconds: float, rounds: int) -> None:
     print(f"\n{kind:12s}            {few.rows:>9,} a second  {many.rows:>9,} a second   p99 ms   ratio  bytes")
     for name, path in QUESTIONS.items():
-        few.ask(path, seconds / 3), many.ask(path, seconds / 3)  # warm
+        for one in (few, many):  # warm
+            one.ask(path, seconds / 3)
         pairs = [(few.ask(path, seconds), many.ask(path, seconds)) for _ in range(rounds)]
         ratio = statistics.median(full.per_second / empty.per_second for empty, full in pairs)
         slow, quick = (statistics.median(one.per_second for one in side) for side in zip(*pairs, strict=True))

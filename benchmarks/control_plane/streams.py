@@ -71,8 +71,8 @@ def report(kind: str, database_url: str, folder: Path, streams: int, rounds: int
         ("events, a job each", 200, "events"),
         ("stream of 4, one job", 1, "all"),
     ):
-        with api(folder, database_url) as (url, key), closing(Database.connect(database_url)) as store:
-            headers = {"Authorization": f"Bearer {key}"}
+        with api(folder, database_url) as served, closing(Database.connect(database_url)) as store:
+            url, headers = served.url, {"Authorization": f"Bearer {served.key}"}
             drive(url, partial(submission, headers), expect=201, seconds=1.0)
             ids = [row.id for row in store.read(lambda conn: job_lists.page(conn, project="default", limit=200))]
             paths = [path(ids[number % jobs_followed % len(ids)], topics) for number in range(streams)]

@@ -13,7 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
-    Select,
+    Executable,
     Table,
     Text,
     any_,
@@ -113,7 +113,7 @@ class BulkInserts:
 class ByKeys:
     """A `SELECT` for any number of texts as keys."""
 
-    def __init__(self, build: Callable[[IsAsked], Select[Any]]) -> None:
+    def __init__(self, build: Callable[[IsAsked], Executable]) -> None:
         self._by_dialect = {"sqlite": build(_sqlite_is_asked), "postgresql": build(_postgresql_is_asked)}
 
     def run(self, conn: Connection, keys: Iterable[str]) -> Sequence[Any]:
