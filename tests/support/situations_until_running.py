@@ -158,6 +158,11 @@ PROVISIONING: list[Row] = [
         ["intend 1"],
     ),
     (
+        "a refused node waits until it is known whose account it would be in",
+        view(job(State.PROVISIONING, **CLOUDY), on_cloud_node(), market=market(CLOUD_OFFER), accounts={}),
+        ["wait 1"],
+    ),
+    (
         "a refused node has to be intended again later",
         view(job(State.PROVISIONING, **{**CLOUDY, "memory": Memory(not_before=NOW.timestamp() + 3)}), on_cloud_node()),
         ["wait 3"],

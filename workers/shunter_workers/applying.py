@@ -102,7 +102,7 @@ class Applier:
             token=token,
             sync_token_hash=signing.token_hash(signing.node_sync_token(self._secret, token)),
             instance=plan.instance,
-            account=view.accounts.get(plan.instance, ""),
+            account=view.accounts[plan.instance],
             offer=asdict(plan.offer),
             billed_usd_per_hour=plan.offer.price.usd_per_hour,
             slot_kind=plan.slot_kind if plan.shared_host else None,

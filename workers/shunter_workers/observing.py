@@ -46,7 +46,9 @@ class Observer:
             market = await self._offers.collect(view.document)
             view = replace(view, market=market, accounts=self._offers.accounts())
         elif view.job.state in _PLACES and view.job.plan:
-            view = replace(view, market=Market(candidates=[_planned(view)]))
+            # Another process made the plan, perhaps: this one has to know the account too before it writes nodes down.
+            await self._offers.learn_account(view.plan.instance)
+            view = replace(view, market=Market(candidates=[_planned(view)]), accounts=self._offers.accounts())
         if view.market.candidates:
             market = await self._database.aread(lambda conn: _with_slots(conn, view))
             view = replace(view, market=market)

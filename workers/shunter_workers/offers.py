@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +64,12 @@ class Offers:
             except ProviderError:
                 continue
         return found
+
+    async def learn_account(self, name: str) -> None:
+        """Ask for an instance's account, if it is not known; what cannot be found out now stays unknown."""
+        with suppress(ProviderError, TimeoutError):
+            async with asyncio.timeout(ASK_WITHIN_S):
+                await self._accounts.of(name)
 
     def accounts(self) -> dict[str, str]:
         """By instance, as far as known."""

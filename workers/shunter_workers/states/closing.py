@@ -33,7 +33,7 @@ def close_next(view: View, now: datetime) -> Decision | None:
 def _close(node: NodeRow, view: View, now: datetime) -> Decision | float | None:
     """What to do now, or in how many seconds to look again, or None: when woken."""
     if node.handle is None:
-        return _close_without_handle(node, view.accounts.get(node.instance, ""), now)
+        return _close_without_handle(node, now)
     if node.absent_scans >= SCANS_FOR_PROOF:
         return Act(Prove(node))
     asked_at = view.memory.asked.get(node.id)
@@ -43,11 +43,11 @@ def _close(node: NodeRow, view: View, now: datetime) -> Decision | float | None:
     return again_in_s if again_in_s > 0 else Act(Terminate(node))
 
 
-def _close_without_handle(node: NodeRow, account: str, now: datetime) -> Decision | float | None:
+def _close_without_handle(node: NodeRow, now: datetime) -> Decision | float | None:
     if node.create_deadline_at is None:
         return Settle(Change(next_in_s=0.0), [Close(node, {"kind": "never_begun"})])
     if node.absent_scans >= SCANS_FOR_PROOF:
-        return Settle(Change(next_in_s=0.0), [Close(node, {"kind": "absent", "account": account})])
+        return Settle(Change(next_in_s=0.0), [Close(node, {"kind": "absent", "account": node.account})])
     return seconds_until(node.create_deadline_at, now) or FIRST_RETRY_S  # scans find it, or do not
 
 

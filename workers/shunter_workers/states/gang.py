@@ -65,7 +65,10 @@ def missing_ranks(view: View) -> list[int]:
 
 
 def intend_missing(view: View) -> Intend | None:
-    """New nodes for the missing ranks, of the plan's own kind; None: their slots are not free yet."""
+    """New nodes for the missing ranks, of the plan's own kind; None: not yet, since their slots are not free, or since
+    it is not known whose they would be, without which nothing could prove their absence later."""
+    if not view.accounts.get(view.plan.instance):
+        return None
     ranks = missing_ranks(view)
     places = [Place(rank, slots) for rank, slots in zip(ranks, choose_slots(view, view.plan, ranks), strict=True)]
     whole = all(len(place.slot_indices) == view.plan.ranks_per_node for place in places)
