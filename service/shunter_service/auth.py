@@ -64,7 +64,7 @@ async def require_key(connection: Connection, handler: BaseRouteHandler) -> None
     note_start(connection.scope)
     if handler.opt.get("public"):
         return
-    key = await _ring(connection).find(bearer(connection) or "")
+    key = await key_of(connection)
     if key is None:
         raise ProblemError(
             "unauthorized",
@@ -76,6 +76,11 @@ async def require_key(connection: Connection, handler: BaseRouteHandler) -> None
         raise ProblemError("forbidden", f"this needs a key with the scope `{scope}`")
     connection.scope["user"] = key
     connection.scope["state"]["key_name"] = key.name
+
+
+async def key_of(connection: Connection) -> ApiKey | None:
+    """The key that was sent, as it is now; None: there is none, or not any more."""
+    return await _ring(connection).find(bearer(connection) or "")
 
 
 def bearer(connection: Connection) -> str | None:

@@ -127,6 +127,8 @@ _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
 """From an answer to what can be asked next: parameters by operation."""
 _EXAMPLES: Final[Mapping[str, Any]] = {"topics": "jobs,job:job_01kb9m4t8zq3v5x7y9a1c3e5g7:events"}
 """Of parameters whose form no schema says."""
+_REQUIRED: Final = frozenset({"topics"})
+"""Parameters that a handler misses by itself, to say more than that."""
 _ETAG: Final = {"ETag": {"description": "Names this state of the answer.", "schema": {"type": "string"}}}
 _LOCATION: Final = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 _REPLAYED: Final = {
@@ -294,7 +296,10 @@ def _parameter(parameter: dict[str, Any], bounds: Mapping[str, Any]) -> dict[str
     if "enum" in schema:
         schema |= {"enum": [value for value in schema["enum"] if value is not None], "type": "string"}
     schema |= bounds
-    kept = {"name": parameter["name"], "in": parameter["in"], "schema": schema, "required": parameter["required"]}
+    required = parameter["required"] or parameter["name"] in _REQUIRED
+    if required:
+        schema.pop("default", None)
+    kept = {"name": parameter["name"], "in": parameter["in"], "schema": schema, "required": required}
     if "description" in parameter:
         kept["description"] = parameter["description"]
     if parameter["name"] in _EXAMPLES:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
+from shunter_service import sse
 from shunter_store import events, wishes
+from shunter_store.tables import api_keys
+from sqlalchemy import delete
 from support.event_streams import Follower, Told, eventually, following, read_whole
 from support.service_app import App, served_app
 from support.store_rows import new_job
@@ -314,6 +317,27 @@ async def test_a_database_that_goes_away_for_a_while_breaks_no_stream(
 
 def unreachable(_: object) -> object:
     raise ConnectionError("the database is away")
+
+
+async def test_a_stream_ends_soon_after_its_key_was_revoked(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "_KEY_EVERY_S", 0.1)
+    async with served_app(tmp_path, sqlite_url, keep_alive_s=0.1, key_cache_s=0) as served:
+        another = served.add_key()
+        async with following(served, stream("jobs"), **another) as revoked, following(served, stream("jobs")) as kept:
+            served.database.write(lambda conn: conn.execute(delete(api_keys).where(api_keys.c.name == "another")))
+            await revoked.until(lambda: revoked.ended, "the stream has ended")
+
+            assert not kept.ended
+
+
+@pytest.mark.parametrize("topics", [None, ""])
+async def test_topics_have_to_be_named(lite: App, topics: str | None) -> None:
+    answer = await lite.http.get("/v1/stream", params={"topics": topics} if topics is not None else {})
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/topics"
 
 
 async def test_messages_are_those_of_the_description(served: App) -> None:

@@ -46,7 +46,7 @@ class EventsController(Controller):
             return shaped(page)
         seen = last_seen(last_event_id, after)
         stream = follow_one(service, job_id, lambda watch: EventFeed(service, watch, job_id, seen))
-        return cast("Response[EventPage]", event_stream(stream))
+        return cast("Response[EventPage]", event_stream(request, stream))
 
 
 async def _read(service: Service, key: ApiKey, job_id: str, after: int, limit: int) -> EventPage:

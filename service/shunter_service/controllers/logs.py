@@ -99,7 +99,7 @@ class LogsController(Controller):
         if wants_stream(request):
             seen, which = last_seen(last_event_id, line - 1), (selection, q, case)
             lines = follow_one(service, job_id, lambda watch: LineFeed(service, watch, selection, seen, needle, which))
-            return cast("Response[LogPage]", event_stream(lines))
+            return cast("Response[LogPage]", event_stream(request, lines))
         asked = Asked(line, tail, before, limit, needle)
         if not _wants_text(request):
             return shaped(await read(service, selection, asked))

@@ -77,7 +77,7 @@ class MetricsController(Controller):
         if wants_stream(request):
             seen = last_seen(last_event_id, after or 0)
             points = follow_one(service, job_id, lambda watch: PointFeed(service, watch, job_id, seen))
-            return cast("Response[MetricsAnswer]", event_stream(points))
+            return cast("Response[MetricsAnswer]", event_stream(request, points))
         if after is not None:
             return shaped(await service.db.aread(lambda conn: _arrived(conn, job_id, after, names)))
         span = _Span(from_step, to_step, max_points)

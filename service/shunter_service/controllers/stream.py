@@ -60,14 +60,15 @@ class StreamController(Controller):
         self,
         request: AnyRequest,
         service: NamedDependency[Service],
-        topics: Topics,
+        topics: Topics = "",
         cursor: StreamCursor = None,
         last_event_id: LastPlace = None,
     ) -> Response[StreamPage]:
         """What happens, topic by topic. With `Accept: text/event-stream` as it happens, until every topic has ended.
 
         Each message is a `StreamMessage`, and its id a place over all topics. A topic whose job does not exist, or
-        is another project's, ends at once with `not_found`; the others go on. `jobs` never ends.
+        is another project's, ends at once with `not_found`; the others go on. `jobs` never ends, and does not tell of
+        records that are deleted.
         """
         asked = parse(topics)
         place = last_event_id or cursor
@@ -78,7 +79,7 @@ class StreamController(Controller):
         for job_id in own:
             service.lookers.note(job_id)
         if wants_stream(request):
-            stream = event_stream(follow_all(service, project, asked, own, positions))
+            stream = event_stream(request, follow_all(service, project, asked, own, positions))
             return cast("Response[StreamPage]", stream)
         return await _page(service, project, asked, own, positions)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,20 +27,21 @@ _MEMBERS: Final = {"jobs": "job", "events": "event", "logs": "line", "metrics": 
 """The member of a message that holds the item, by the kind of topic."""
 
 
-async def follow_one(service: Service, job_id: str, make: Callable[[Watch], JobFeed]) -> AsyncIterator[bytes]:
+async def follow_one(service: Service, job_id: str, make: Callable[[Watch], JobFeed]) -> AsyncGenerator[bytes]:
     """One feed of a job: its items as messages with their position as id, until it has ended."""
     wake = asyncio.Event()
     with service.tailer.watch(job_id, wake) as watch:
         feed = make(watch)
         one = _One(feed)
         yield OPENING
-        async for piece in _pieces(service, _Followed([feed], [job_id], wake), one):
-            yield piece
+        async with aclosing(_pieces(service, _Followed([feed], [job_id], wake), one)) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 async def follow_all(
     service: Service, project: str, topics: Sequence[Topic], own: Set[str], positions: Mapping[bytes, int]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Many topics as one stream of messages, each with the place over all topics as id, until all have ended.
 
     Args:
@@ -59,8 +60,9 @@ async def follow_all(
                 watch = stack.enter_context(service.tailer.watch(topic.job_id, wake))
                 many.add(topic, job_feed(service, watch, topic, positions))
         yield OPENING + many.opening() + b"".join(many.missing(topic) for topic in topics if topic.job_id not in own)
-        async for piece in _pieces(service, _Followed(many.feeds, sorted(own), wake), many):
-            yield piece
+        async with aclosing(_pieces(service, _Followed(many.feeds, sorted(own), wake), many)) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 def job_feed(service: Service, watch: Watch, topic: Topic, positions: Mapping[bytes, int]) -> JobFeed:
@@ -169,7 +171,7 @@ class _Followed:
     wake: asyncio.Event
 
 
-async def _pieces(service: Service, followed: _Followed, wire: _Wire) -> AsyncIterator[bytes]:
+async def _pieces(service: Service, followed: _Followed, wire: _Wire) -> AsyncGenerator[bytes]:
     """What a stream sends, until every feed has ended or the process does."""
     live = list(followed.feeds)
     spoke_at = time.monotonic()

@@ -39,6 +39,8 @@ def parse(text: str) -> Sequence[Topic]:
     Raises:
         ProblemError: 422, naming what is not understood and the nearest that would be.
     """
+    if not text:
+        raise bad_parameter("topics", f"is missing: name what to follow; there are {_FORMS}")
     names = [part.strip() for part in text.split(",")]
     if len(names) > MOST_TOPICS:
         raise bad_parameter("topics", f"{len(names)} topics are more than the {MOST_TOPICS} that a stream carries")
