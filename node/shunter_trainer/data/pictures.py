@@ -62,7 +62,8 @@ def opened(content: IO[bytes], mode: str, where: str, pointer: str) -> Any:
                 image = image.convert("RGBA")  # as Pillow asks for it
             return image.convert(mode)
     except Exception as error:  # broken images raise nearly anything
-        first = str(error).partition("\n")[0] or type(error).__name__
+        unknown = type(error).__name__ == "UnidentifiedImageError"  # whose text is an address in memory
+        first = "of no known format" if unknown else str(error).partition("\n")[0] or type(error).__name__
         raise UserFault(pointer, f"{where} cannot be read as an image ({first}); mend or remove it") from error
 
 
