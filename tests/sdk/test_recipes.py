@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Recipe(NamedTuple):
     """A section of the page."""
 
     title: str
-    lines: list[str]
+    lines: Sequence[str]
     """Of its shell blocks."""
     python: str
 
