@@ -102,7 +102,7 @@ def deepspeed_config(crew: Crew) -> str | None:
     zero["stage"] = strategy["zero_stage"]
     for part, field in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
         if strategy.get(field, "none") != "none":
-            zero[f"offload_{part}"] = {"device": strategy[field]}
+            zero[f"offload_{part}"] = {**(zero.get(f"offload_{part}") or {}), "device": strategy[field]}
     config["zero_optimization"] = zero
     path = os.path.join(crew.layout.generation(crew.generation), "deepspeed.json")
     write_json(path, config)

@@ -9,6 +9,7 @@ from typing import Any
 from shunter_schemas.faults import DocumentError, Fault
 from shunter_schemas.parse import parse_job
 
+from shunter.deepspeed_file import deepspeed_file_faults
 from shunter.document import encode, folders
 from shunter.errors import InvalidDocument, in_words
 
@@ -21,7 +22,7 @@ def check(document: Mapping[str, Any], base: Path) -> None:
     """
     faults: list[Fault] = []
     try:
-        parse_job(encode(document))
+        faults += deepspeed_file_faults(parse_job(encode(document)), base)
     except DocumentError as error:
         faults += error.faults
     for folder in folders(document, base):
