@@ -56,17 +56,17 @@ def apart(first: Mapping[int, float], second: Mapping[int, float]) -> float:
     return max(abs(first[step] - second[step]) for step in first)
 
 
-def table(folder: Path) -> str:
-    """Measure everything: a row a strategy, a column a number of ranks and precision."""
-    columns = [(world_size, precision) for precision in TOLERANCE for world_size in (1, 2, 4)]
-    names = (*ALL, *VARIANTS)
-    trained = {
-        world_size: run(folder / str(world_size), world_size, names, tuple(TOLERANCE), timeout_s=900.0)
-        for world_size in (1, 2, 4)
-    }
+def measure(folder: Path, world_size: int) -> dict[str, Trained]:
+    """Every strategy and precision on this number of ranks."""
+    return run(folder / str(world_size), world_size, (*ALL, *VARIANTS), tuple(TOLERANCE), timeout_s=900.0)
+
+
+def table(trained: Mapping[int, Mapping[str, Trained]]) -> str:
+    """A row a strategy, a column a number of ranks and precision; `trained` by number of ranks."""
+    columns = [(world_size, precision) for precision in TOLERANCE for world_size in trained]
     head = ["strategy", *(f"{precision}, {_ranks(world_size)}" for world_size, precision in columns)]
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
-    for name in names:
+    for name in (*ALL, *VARIANTS):
         cells = [
             apart(trained[1][f"{precision} {REFERENCE}"].losses, trained[world_size][f"{precision} {name}"].losses)
             for world_size, precision in columns
@@ -75,16 +75,21 @@ def table(folder: Path) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def main() -> None:
-    """Rewrite the table between its marks."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = table(Path(folder))
+def write(found: str) -> None:
+    """Put a table between its marks in the page."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
     measured = f"Measured on {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__} on CPUs (gloo):"
     command = "`PYTHONPATH=tests python -m support.parity`"
     PAGE.write_text(f"{before}{_BEGIN}\n{measured}\n{command}.\n\n{found}\n{_END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure everything and rewrite the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = table({world_size: measure(Path(folder), world_size) for world_size in (1, 2, 4)})
+    write(found)
     sys.stdout.write(f"{found}\n")
 
 

@@ -1,5 +1,9 @@
 """Folders of checkpoints: whole or not there, verified, pruned, and divided among ranks."""
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ from shunter_trainer.checkpoint.prune import prune
 from shunter_trainer.checkpoint.save import own_share
 from shunter_trainer.failures import CheckpointFault
 from shunter_trainer.gang import Gang
+from support import killed_saves
 
 
 def make(root: Path, step: int, content: bytes = b"content", **values: float) -> Path:
@@ -108,6 +113,25 @@ def test_steps_ahead_of_this_run_are_left_alone(tmp_path: Path) -> None:
     prune(tmp_path, 20, keep=1, best_by=None)
 
     assert [step for step, _ in whole_checkpoints(tmp_path)] == [20, 90]
+
+
+@pytest.mark.slow
+def test_a_save_that_is_killed_at_any_moment_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
+    program = Path(killed_saves.__file__)
+
+    run = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=110, check=False
+    )
+
+    assert run.returncode == 0, run.stderr
+    *killed, complete = json.loads(run.stdout)
+    assert len(killed) >= 10
+    assert {outcome["ended"] for outcome in killed} == {-signal.SIGKILL}
+    assert complete["ended"] == 0
+    assert complete["whole"] == [2, 3]
+    for outcome in killed:
+        assert outcome["whole"] in ([1, 2], [1, 2, 3], [2, 3])
+        assert outcome["left"] == [f"step-{step:08d}" for step in outcome["whole"]]
 
 
 def test_ranks_divide_what_all_of_them_hold(tmp_path: Path) -> None:

@@ -199,8 +199,12 @@ def test_sigterm_before_the_first_step_is_not_lost(start_ranks: Any) -> None:
     assert len(ranks.whole()) == 1
 
 
-def test_kill_9_in_the_middle_of_a_save_leaves_the_last_checkpoint_whole(start_ranks: Any) -> None:
-    saving = document(duration={"steps": 100_000}, checkpoint={"every_steps": 1, "keep": 2})
+@pytest.mark.parametrize(
+    "kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow), pytest.param("hsdp", marks=pytest.mark.slow)]
+)
+def test_kill_9_in_the_middle_of_a_save_leaves_the_last_checkpoint_whole(start_ranks: Any, kind: str) -> None:
+    strategy = {"strategy": {"kind": kind}}
+    saving = document(duration={"steps": 100_000}, checkpoint={"every_steps": 1, "keep": 2}) | strategy
     ranks: Ranks = start_ranks(saving, 2)
     wait_until(
         lambda: len(ranks.whole()) > 1 and list(ranks.checkpoints.glob(".tmp-step-*/__*")),
@@ -214,7 +218,7 @@ def test_kill_9_in_the_middle_of_a_save_leaves_the_last_checkpoint_whole(start_r
     newest = ranks.checkpoints / ranks.whole()[-1]
     verify(newest)
     step = int(newest.name.removeprefix("step-"))
-    rest = document(duration={"steps": step + 2}, checkpoint={"every_steps": 1, "keep": 2})
+    rest = document(duration={"steps": step + 2}, checkpoint={"every_steps": 1, "keep": 2}) | strategy
     places = {"SHUNTER_RESUME_DIR": str(ranks.checkpoints), "SHUNTER_CHECKPOINT_DIR": str(ranks.checkpoints)}
     again: Ranks = start_ranks(rest, 2, name="again", SHUNTER_GENERATION="2", **places)
     assert again.end() == [0, 0], again.stderr()
