@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch.distributed as dist
 from shunter_trainer import run
@@ -61,7 +62,7 @@ def _meet_only_once() -> None:
     def wait_for_all(gang: Gang) -> None:
         dist.barrier()
 
-    vars(run).update(join=lambda gang: None, leave=wait_for_all)
+    patch.multiple(run, join=lambda gang: None, leave=wait_for_all).start()
     # It watches one training for the life of a process.
     HangWatchdog.start = lambda self: None  # type: ignore[method-assign]
 
