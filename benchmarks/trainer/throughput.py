@@ -1,9 +1,11 @@
-"""Steps per second of the trainer against a DDP loop written by hand, in pairs, interleaved, in the same processes.
+"""Steps per second of the trainer against loops written by hand and `accelerate`'s, interleaved, in the same processes.
 
-    python benchmarks/trainer/throughput.py [--rounds 12] [--steps 40] [--batch 16] [--ranks 2]
+    python benchmarks/trainer/throughput.py [--strategy ddp | all] [--rounds 12] [--steps 40] [--batch 16] [--ranks 2]
 
-Every rank holds both trainings; each round runs the one and then the other, in turn first and second. The same model,
-optimizer, clipping, schedule and data; one OpenMP thread a rank. Prints the ratio of each round, median and range.
+Every rank holds all trainings; each round runs them in turn, in another order each time. The same model, strategy,
+optimizer, clipping, schedule and data; one OpenMP thread a rank. Prints steps per second of each round, and the median
+and range of the ratios, by wall time and by CPU time (which other load on the machine disturbs less). `accelerate`
+takes part under `ddp` and `fsdp`.
 """
 
 from __future__ import annotations
@@ -19,35 +21,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from shunter_schemas.training import TrainingCheckpoint, TrainingWorkload
+from bare_loops import STRATEGIES, Step, accelerate_step, bare_step
+from our_loop import our_loop
+from shunter_schemas.training import TrainingWorkload
 from shunter_trainer import deferred_dynamo
-from shunter_trainer.checkpoint.save import Position, Saver
 from shunter_trainer.data.build import build_data
-from shunter_trainer.data.geometry import Geometry
-from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.gang import Gang, join
-from shunter_trainer.guards.hang import HangWatchdog
-from shunter_trainer.guards.stop import Wishes
-from shunter_trainer.loop import Course, Crew, Loop
 from shunter_trainer.models.build import build_model
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.optim.optimizers import decay_groups
-from shunter_trainer.pace import Pace
 from shunter_trainer.places import Places
-from shunter_trainer.reports import Reports
-from shunter_trainer.seeds import step_seeder
-from shunter_trainer.strategies import strategy_for
-from shunter_trainer.strategies.base import Parts
-from shunter_trainer.strategies.names import unsaved_buffers
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 WORKLOAD = {
     "kind": "training",
@@ -59,136 +50,114 @@ WORKLOAD = {
 }
 CLIP_NORM = 1.0
 LR = 1e-3
+DECAY_STEPS = 10_000
+LENGTH = 128
 
 
 def adamw(model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of both."""
+    """The optimizer of all."""
     return torch.optim.AdamW(decay_groups(model, 0.1), lr=LR, fused=True)
 
 
-def by_hand(gang: Gang, workload: TrainingWorkload, batch: int) -> Iterator[None]:
-    """A loop as one writes it; one step at each `next`."""
-    table = cast(Any, build_data(workload, Places.from_environment()).train)._tokens
+def factor(step: int) -> float:
+    """The learning rate's schedule, as a share of the peak."""
+    return 0.5 * (1 + math.cos(math.pi * min(step / DECAY_STEPS, 1)))
+
+
+def whole_module(workload: TrainingWorkload) -> nn.Module:
+    """The model with its first values, for those who write their loops by hand."""
     built = build_model(workload)
-    module = built.module
-    materialise(module.named_modules(), built.fill, gang.device)
-    cast(Any, DistributedDataParallel)._set_params_and_buffers_to_ignore_for_model(module, unsaved_buffers(module))
-    model = DistributedDataParallel(module, gradient_as_bucket_view=True)
-    optimizer = adamw(model)
-    share = batch // gang.world_size
-    generator = torch.Generator().manual_seed(17)
-    step = 0
-    while True:
-        order = torch.randperm(len(table), generator=generator)
-        for start in range(0, len(order) - batch + 1, batch):
-            first = start + gang.rank * share
-            ids = table[order[first : first + share]].long()
-            loss = model(input_ids=ids, labels=ids)["loss"]
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-            for group in optimizer.param_groups:
-                group["lr"] = LR * 0.5 * (1 + math.cos(math.pi * min(step / 10_000, 1)))
-            optimizer.step()
-            optimizer.zero_grad()
-            step += 1
-            yield
+    materialise(built.module.named_modules(), built.fill, torch.device("cpu"))
+    return built.module
 
 
-class NoSaver:
-    """Checkpoints are not what is measured here."""
-
-    blocked_s = 0.0
-
-    def save(self, *args: Any) -> None:
-        """Nothing."""
-
-    def wait(self) -> None:
-        """Nothing."""
-
-
-def ours(gang: Gang, workload: TrainingWorkload, batch: int) -> Callable[[int], None]:
-    """The trainer's loop: a function that runs some steps more."""
-    places = Places.from_environment()
-    built = build_model(workload)
-    strategy = strategy_for(cast(Any, _strategy()))
-    objective = Objective(None, built.accepts, own_labels=True)
-    strategy.prepare(Parts(built.module, objective, adamw, False, torch.float32, torch.float32, gang, built.fill))
-    reports = Reports(places.metrics, gang.is_main)
-    watchdog = HangWatchdog(reports.failure)
-    watchdog.start()
-    geometry = Geometry(batch, batch // gang.world_size, gang.world_size)
-    stream = open_stream(build_data(workload, places).train, Seat(geometry, gang.rank, gang.device, 17, 0), 0)
-    seed_step = step_seeder(17, gang)
+def by_hand(step: Step, gang: Gang, batch: int) -> Callable[[int], None]:
+    """A loop around a step as one writes it: shuffled rows of a table of bytes."""
+    table = torch.randint(256, (4096, LENGTH), dtype=torch.uint8)
+    share, generator = batch // gang.world_size, torch.Generator().manual_seed(17)
+    state: dict[str, Any] = {"step": 0, "order": torch.empty(0, dtype=torch.int64), "start": 0}
 
     def run(steps: int) -> None:
-        factor = lambda step: 0.5 * (1 + math.cos(math.pi * step / 10_000))  # noqa: E731
-        course = Course(steps, batch, 128, factor, CLIP_NORM, TrainingCheckpoint(), None)
-        crew = Crew(
-            strategy, stream, None, cast(Saver, NoSaver()), reports, watchdog, Wishes(), Pace(gang, 0), seed_step
-        )
-        Loop(course, crew, Position(0, 0, "", 1, "ddp")).run()
+        for _ in range(steps):
+            if state["start"] + batch > len(state["order"]):
+                state.update(order=torch.randperm(len(table), generator=generator), start=0)
+            first = state["start"] + gang.rank * share
+            ids = table[state["order"][first : first + share]].long()
+            step({"input_ids": ids, "labels": ids}, CLIP_NORM, LR * factor(state["step"]))
+            state.update(step=state["step"] + 1, start=state["start"] + batch)
 
     return run
 
 
-def _strategy() -> Any:
-    from shunter_schemas.strategies import DdpStrategy
+def contestants(name: str, gang: Gang, batch: int) -> dict[str, Callable[[int], None]]:
+    """Everything that is measured, by its name."""
+    workload = TrainingWorkload.model_validate_json(json.dumps(WORKLOAD))
+    places, built = Places.from_environment(), build_model(workload)
+    trainer = our_loop(
+        name,
+        built.module,
+        adamw,
+        build_data(workload, places).train,  # type: ignore[arg-type]  # it has a length
+        gang,
+        batch,
+        Path(str(places.metrics)),
+        fill=built.fill,
+        objective=Objective(None, built.accepts, own_labels=True),
+        factor=factor,
+    )
+    found: dict[str, Callable[[int], None]] = {"trainer": lambda steps: trainer(steps, CLIP_NORM)}
+    bare = bare_step(name, whole_module(workload), adamw, gang, batch // gang.world_size)
+    found["by hand"] = by_hand(bare, gang, batch)
+    if name in ("ddp", "fsdp"):
+        found["accelerate"] = by_hand(accelerate_step(name, whole_module(workload), adamw), gang, batch)
+    return found
 
-    return DdpStrategy(kind="ddp")
 
-
-def rank_main(rounds: int, steps: int, batch: int) -> None:
-    """One rank: both trainings in turns; rank 0 prints the seconds of each round."""
+def rank_main(name: str, rounds: int, steps: int, batch: int) -> None:
+    """One rank: all trainings in turns; rank 0 prints the seconds of each round."""
     gang = Gang.from_environment()
     join(gang)
     deferred_dynamo.defer()
-    workload = TrainingWorkload.model_validate_json(json.dumps(WORKLOAD))
-    hand, trainer = by_hand(gang, workload, batch), ours(gang, workload, batch)
-
-    def run_by_hand(count: int) -> None:
-        for _ in range(count):
-            next(hand)
-
     results = sys.stdout
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # open to the end
-    for run in (run_by_hand, trainer):
+    runs = contestants(name, gang, batch)
+    for run in runs.values():
         run(8)
     gc.freeze()
     for number in range(rounds):
+        order = list(runs) if number % 2 else list(reversed(runs))
+        shift = number % len(order)
         seconds = {}
-        for run in (run_by_hand, trainer) if number % 2 else (trainer, run_by_hand):
+        for who in order[shift:] + order[:shift]:
             dist.barrier()
             began, cpu_began = time.perf_counter(), time.process_time()
-            run(steps)
+            runs[who](steps)
             dist.barrier()
-            name = "by_hand" if run is run_by_hand else "trainer"
-            seconds[name] = time.perf_counter() - began
-            seconds[f"{name}_cpu"] = time.process_time() - cpu_began
+            seconds[who] = [time.perf_counter() - began, time.process_time() - cpu_began]
         if gang.is_main:
             print(json.dumps(seconds), file=results, flush=True)
     dist.barrier()
     os._exit(0)
 
 
-def main() -> None:
-    """Start the ranks and print one table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--ranks", type=int, default=2)
-    options = parser.parse_args()
-    if "RANK" in os.environ:
-        return rank_main(options.rounds, options.steps, options.batch)
+def measure(name: str, options: argparse.Namespace) -> list[dict[str, list[float]]]:
+    """Start the ranks; seconds of wall and of CPU by name, for each round."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
+    sizes = ["--rounds", str(options.rounds), "--steps", str(options.steps), "--batch", str(options.batch)]
     with tempfile.TemporaryDirectory() as folder:
         common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(options.ranks)}
+        common |= {"LOCAL_WORLD_SIZE": str(options.ranks), "ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
         common |= {"OMP_NUM_THREADS": "1", "SHUNTER_DOCUMENT": folder, "CUDA_VISIBLE_DEVICES": ""}
         processes = [
             subprocess.Popen(
-                [sys.executable, *sys.argv],
-                env={**os.environ, **common, "RANK": str(rank), "SHUNTER_METRICS_FILE": f"{folder}/metrics-{rank}"},
+                [sys.executable, __file__, "--strategy", name, *sizes],
+                env={
+                    **os.environ,
+                    **common,
+                    **{"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    "SHUNTER_METRICS_FILE": f"{folder}/metrics-{rank}",
+                },
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -196,19 +165,37 @@ def main() -> None:
         ]
         lines = processes[0].communicate()[0].splitlines()
         assert [process.wait() for process in processes] == [0] * options.ranks
-    return show([json.loads(line) for line in lines], options.steps)
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def show(rounds: list[dict[str, float]], steps: int) -> None:
-    """Ratios by round, then their median and range."""
-    ratios = [seconds["by_hand"] / seconds["trainer"] for seconds in rounds]
-    for seconds, ratio in zip(rounds, ratios, strict=True):
-        print(
-            f"by hand {steps / seconds['by_hand']:7.2f}  trainer {steps / seconds['trainer']:7.2f} steps/s  {ratio:.3f}"
-        )
-    print(f"trainer / by hand: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
-    cpu = [seconds["by_hand_cpu"] / seconds["trainer_cpu"] for seconds in rounds]
-    print(f"by CPU time of rank 0: median {statistics.median(cpu):.3f} ({min(cpu):.3f} to {max(cpu):.3f})")
+def show(name: str, rounds: list[dict[str, list[float]]], steps: int) -> None:
+    """Rounds, then the medians and ranges of the ratios."""
+    for seconds in rounds:
+        print("  ".join(f"{who} {steps / wall:7.2f}" for who, (wall, _) in sorted(seconds.items())), "steps/s")
+    for other in sorted(rounds[0].keys() - {"trainer"}):
+        for index, clock in enumerate(("wall", "CPU")):
+            ratios = [seconds[other][index] / seconds["trainer"][index] for seconds in rounds]
+            print(
+                f"{name:7} trainer / {other:10} by {clock:4} time: median {statistics.median(ratios):.3f}"
+                f"  ({min(ratios):.3f} to {max(ratios):.3f}, {len(ratios)} rounds)",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Start the ranks and print one table for each strategy."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--strategy", choices=[*STRATEGIES, "all"], default="ddp")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--ranks", type=int, default=2)
+    options = parser.parse_args()
+    if "RANK" in os.environ:
+        return rank_main(options.strategy, options.rounds, options.steps, options.batch)
+    for name in STRATEGIES if options.strategy == "all" else [options.strategy]:
+        show(name, measure(name, options), options.steps)
+    return None
 
 
 if __name__ == "__main__":

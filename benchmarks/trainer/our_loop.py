@@ -1,0 +1,103 @@
+"""The trainer's own loop for benchmarks: all of it but checkpoints, for as many steps as are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from bare_loops import STRATEGIES, MakeOptimizer
+from shunter_schemas.oversight import Guards
+from shunter_schemas.training import TrainingCheckpoint
+from shunter_trainer.checkpoint.save import Position, Saver
+from shunter_trainer.data.geometry import Geometry
+from shunter_trainer.data.samples import Samples
+from shunter_trainer.data.stream import Seat, open_stream
+from shunter_trainer.gang import Gang
+from shunter_trainer.guards.hang import HangWatchdog
+from shunter_trainer.guards.stop import Wishes
+from shunter_trainer.loop import Course, Crew, Loop
+from shunter_trainer.models.materialise import Filler, keep_values
+from shunter_trainer.models.objective import Objective
+from shunter_trainer.oversight import Oversight
+from shunter_trainer.pace import Pace
+from shunter_trainer.reports import Reports
+from shunter_trainer.seeds import step_seeder
+from shunter_trainer.strategies import strategy_for
+from shunter_trainer.strategies.base import Parts
+from torch import nn
+
+SEED = 17
+
+
+class NoSaver:
+    """Checkpoints are not what is measured here."""
+
+    blocked_s = 0.0
+
+    def save(self, *args: Any) -> None:
+        """Nothing."""
+
+    def wait(self) -> None:
+        """Nothing."""
+
+    def salvage(self, within_s: float) -> None:
+        """Nothing."""
+
+
+def our_loop(
+    name: str,
+    module: nn.Module,
+    make_optimizer: MakeOptimizer,
+    samples: Samples,
+    gang: Gang,
+    global_size: int,
+    metrics: Path,
+    *,
+    fill: Filler = keep_values,
+    objective: Objective | None = None,
+    factor: Callable[[int], float],
+    compute: torch.dtype = torch.float32,
+) -> Callable[[int, float | None], None]:
+    """A function that trains some steps more, clipped to a norm. Every rank calls it."""
+    micro_size = global_size // gang.world_size
+    strategy = strategy_for(STRATEGIES[name])
+    strategy.prepare(
+        Parts(
+            module=module,
+            objective=objective or Objective(None, None, own_labels=False),
+            make_optimizer=make_optimizer,
+            keeps_groups=False,
+            compute_dtype=compute,
+            reduce_dtype=torch.float32,
+            gang=gang,
+            fill=fill,
+            micro_size=micro_size,
+            accumulation=1,
+        )
+    )
+    reports = Reports(metrics, gang.is_main)
+    geometry = Geometry(global_size, micro_size, gang.world_size)
+    stream = open_stream(samples, Seat(geometry, gang.rank, gang.device, SEED, 0), 0)
+    seed_step, watchdog = step_seeder(SEED, gang), HangWatchdog(reports.failure)
+
+    def run(steps: int, clip_norm: float | None) -> None:
+        course = Course(
+            steps, global_size, samples.tokens_per_sample, factor, clip_norm, TrainingCheckpoint(), evaluate_every=None
+        )
+        crew = Crew(
+            strategy=strategy,
+            stream=stream,
+            evaluator=None,
+            saver=cast(Saver, NoSaver()),
+            reports=reports,
+            watchdog=watchdog,
+            wishes=Wishes(),
+            pace=Pace(gang, 0),
+            oversight=Oversight(gang.device, Guards()),
+            seed_step=seed_step,
+        )
+        Loop(course, crew, Position(0, 0, "", gang.world_size, name)).run()
+
+    return run
