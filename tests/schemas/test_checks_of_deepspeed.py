@@ -170,6 +170,7 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
         "`WarmupLR` takes no such parameter; did you mean `warmup_num_steps`?",
     ),
     ({"scheduler": {"type": "WarmupDecayLR"}}, "/scheduler", "`WarmupDecayLR` needs `params.total_num_steps`"),
+    ({"scheduler": {"type": "WarmupLR", "params": 3}}, "/scheduler/params", 'must be an object such as {"lr": 0.001}'),
     ({"gradient_clipping": -1}, "/gradient_clipping", "must be a number, 0 or above (0: no clipping)"),
     (
         {"zero_optimization": {"stage": 3}},

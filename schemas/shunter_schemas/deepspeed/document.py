@@ -7,7 +7,7 @@ from typing import Any
 
 from shunter_schemas.deepspeed.batch import batch_findings
 from shunter_schemas.deepspeed.keys import key_findings
-from shunter_schemas.deepspeed.learning import optimizer_findings, scheduler_findings
+from shunter_schemas.deepspeed.learning import optimizer_findings, parameter_findings, scheduler_findings
 from shunter_schemas.deepspeed.reading import Finding, Setting, autos
 from shunter_schemas.deepspeed.rules import rule_findings
 
@@ -23,6 +23,7 @@ def document_findings(document: Any, setting: Setting) -> Iterator[Finding]:
     yield from key_findings(document, setting)
     yield from batch_findings(document, setting)
     yield from rule_findings(document, setting)
+    yield from parameter_findings(document)
     yield from optimizer_findings(document)
     yield from scheduler_findings(document)
     if not setting.takes_auto:

@@ -24,6 +24,14 @@ _NEEDED = {
 }
 
 
+def parameter_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Parameters that are no object."""
+    for name in ("optimizer", "scheduler"):
+        params = section(document, name).get("params")
+        if params is not None and not isinstance(params, Mapping):
+            yield Finding((name, "params"), 'must be an object such as {"lr": 0.001}')
+
+
 def optimizer_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     """An optimizer that does not exist, or that ZeRO or its offload cannot take."""
     if not isinstance(document.get("optimizer"), Mapping):

@@ -63,13 +63,12 @@ def make_engine(
     Raises: UserFault when DeepSpeed refuses its document.
     """
     from deepspeed.runtime.config import DeepSpeedConfigError
-    from pydantic import ValidationError
 
     try:
         engine, *_ = deepspeed.initialize(
             model=module, optimizer=optimizer, config=dict(config), dist_init_required=False
         )
-    except (DeepSpeedConfigError, ValidationError) as error:
+    except (DeepSpeedConfigError, ValueError, TypeError, AssertionError) as error:
         raise UserFault("/strategy/config", f"DeepSpeed refuses it: {error}") from error
     return engine
 
