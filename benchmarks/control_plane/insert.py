@@ -2,7 +2,7 @@
 
     python benchmarks/control_plane/insert.py [--seconds 3] [--threads 1 4 16] [--url postgresql://…]
 
-Each job is one transaction of four inserts (job, due row, event, hint), as the service makes it.
+Each job is one transaction (job, labels, due row, event, hint); the service puts those that wait into one.
 """
 
 from __future__ import annotations
