@@ -39,6 +39,15 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
         "/strategy/kind",
         "accelerate does not do `hsdp` on CPUs, and `resources.cpu_processes` asks for them; use GPUs, ddp, or own",
     ),
+    (
+        {
+            "strategy": {"kind": "fsdp", "reshard_after_forward": 2},
+            "workload.launcher": "accelerate",
+            "resources": {"gpus": 2},
+        },
+        "/strategy/reshard_after_forward",
+        "2 is for `training`; accelerate, which brings this to a script, takes true or false; use true",
+    ),
     ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
     (
         {"workload.entrypoint": ABSENT},

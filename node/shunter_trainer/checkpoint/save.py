@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -154,6 +155,8 @@ def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
         load[writer] += _size(value)
         if writer == own:
             share[name] = _copy(value)
+    if gang.device.type == "cuda":
+        torch.cuda.synchronize(gang.device)
     return share
 
 
@@ -172,7 +175,8 @@ def _holders(value: Any, gang: Gang) -> tuple[int, int]:
 def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    return value.detach().to("cpu", copy=True)
+    # From a GPU: into pinned memory, which torch keeps for the next time, several times as fast as into fresh memory.
+    return value.detach().to("cpu", copy=True, non_blocking=True)
 
 
 def _is_dtensor(value: Any) -> bool:

@@ -118,7 +118,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def hold_gradients(self) -> AbstractContextManager[Any]:
-        """Inside, gradients gather on each rank and are not reduced between ranks yet."""
+        """Inside, another micro-batch of the step follows: reducing gradients between ranks may wait for the last."""
 
     @abstractmethod
     def clip(self, max_norm: float | None) -> Tensor:

@@ -112,8 +112,12 @@ def _resharding_divides(job: JobSpec) -> Iterator[Fault]:
     strategy = job.strategy
     if not isinstance(strategy, FsdpStrategy | HsdpStrategy) or isinstance(strategy.reshard_after_forward, bool):
         return
-    shards, place = _shards_of(job, strategy)
     over = strategy.reshard_after_forward
+    if job.workload.kind == "script":
+        detail = f"{over} is for `training`; accelerate, which brings this to a script, takes true or false"
+        yield Fault("/strategy/reshard_after_forward", f"{detail}; use true")
+        return
+    shards, place = _shards_of(job, strategy)
     if shards is not None and shards % over:
         divisors = [str(part) for part in range(2, shards + 1) if shards % part == 0]
         way_out = f"use {' or '.join(divisors)}, or true" if divisors else "use true"
