@@ -199,9 +199,7 @@ def test_sigterm_before_the_first_step_is_not_lost(start_ranks: Any) -> None:
     assert len(ranks.whole()) == 1
 
 
-@pytest.mark.parametrize(
-    "kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow), pytest.param("hsdp", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["ddp", pytest.param("hsdp", marks=pytest.mark.slow)])
 def test_kill_9_in_the_middle_of_a_save_leaves_the_last_checkpoint_whole(start_ranks: Any, kind: str) -> None:
     strategy = {"strategy": {"kind": kind}}
     saving = document(duration={"steps": 100_000}, checkpoint={"every_steps": 1, "keep": 2}) | strategy

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from shunter_schemas.strategies import HsdpStrategy
 from shunter_trainer.checkpoint.load import contents
 from shunter_trainer.checkpoint.manifest import read_manifest, verify
+from shunter_trainer.failures import UserFault
+from shunter_trainer.gang import Gang
+from shunter_trainer.strategies.sharded import check_resharding, group_size
 from support.gangs import Trained, Training, checkpoint_of, train_all
-from support.ranks import Ranks
 from support.trainings import TINY, document
 
 pytestmark = [pytest.mark.trainer, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -18,6 +21,7 @@ MODEL = {**TINY, "layers": 6, "hidden": 64, "ffn": 160}
 BLOCK = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160 + 2 * 64)
 ROOT = 4 * (2 * 256 * 64 + 64) + 4 * 2 * 32 * 16
 WHOLE = 6 * BLOCK + ROOT
+CPU = torch.device("cpu")
 SLACK = 64 * 1024
 HSDP = {"kind": "hsdp", "shard_size": 2}
 
@@ -88,29 +92,13 @@ def test_the_export_of_every_strategy_is_the_same(trained: Mapping[str, Trained]
             assert torch.allclose(weights[name][parameter], value, atol=1e-4), parameter
 
 
-@pytest.mark.parametrize(
-    ("strategy", "pointer"),
-    [
-        ({"kind": "hsdp", "shard_size": 3}, "/strategy/shard_size: the gang's 2 ranks do not divide into groups of 3"),
-        (
-            {"kind": "fsdp", "wrap": ["Blok"]},
-            "/strategy/wrap/0: the model has no part of class 'Blok'; it has Attention",
-        ),
-        (
-            {"kind": "fsdp", "reshard_after_forward": 3},
-            "/strategy/reshard_after_forward: 3 does not divide the 2 ranks",
-        ),
-    ],
-)
-def test_what_does_not_fit_the_gang_is_refused_on_the_node_too(
-    start_ranks: Any, strategy: dict[str, Any], pointer: str
-) -> None:
-    ranks: Ranks = start_ranks({**document(), "strategy": strategy}, 2)
+def test_groups_that_do_not_divide_are_refused_on_the_node_too() -> None:
+    pair, nodes = Gang(0, 2, 0, 2, 0, 1, CPU), Gang(0, 6, 0, 3, 0, 2, CPU)
 
-    assert ranks.end() == [1, 1]
-
-    for rank in (0, 1):
-        failure = ranks.failure(rank)
-        assert failure is not None
-        assert failure["reason"] == "user_error"
-        assert failure["message"].startswith(pointer)
+    assert group_size(HsdpStrategy(kind="hsdp", shard_size=2), pair) == 2
+    assert group_size(HsdpStrategy(kind="hsdp"), nodes) == 3
+    with pytest.raises(UserFault, match=r"^/strategy/shard_size: the gang's 2 ranks do not divide into groups of 3$"):
+        group_size(HsdpStrategy(kind="hsdp", shard_size=3), pair)
+    with pytest.raises(UserFault, match=r"^/strategy/reshard_after_forward: 3 does not divide the 4 ranks over which"):
+        check_resharding(3, 4)
+    check_resharding(2, 4)

@@ -51,7 +51,7 @@ class Sharded(TorchStrategy):
     def prepare(self, parts: Parts) -> None:
         mesh = self.make_mesh(parts.gang)
         shards = mesh.size(mesh.ndim - 1)
-        _check_reshard(self._document.reshard_after_forward, shards)
+        check_resharding(self._document.reshard_after_forward, shards)
         for unit in units_of(parts.module, self._document.wrap):
             materialise(unit.parts, parts.fill, parts.gang.device)
             self._shard(unit, unit.module is parts.module, parts, mesh)
@@ -159,7 +159,8 @@ def group_size(document: HsdpStrategy, gang: Gang) -> int:
     return size
 
 
-def _check_reshard(reshard: bool | int, shards: int) -> None:
+def check_resharding(reshard: bool | int, shards: int) -> None:
+    """Raises: UserFault when the ranks over which parameters are split do not divide into parts of `reshard` ranks."""
     if not isinstance(reshard, bool) and shards % reshard:
         raise UserFault(
             "/strategy/reshard_after_forward",
