@@ -13,7 +13,6 @@ from shunter_schemas.node_sync import (
     Lease,
     NodeStatus,
     Phase,
-    Record,
     SyncAnswer,
     SyncRequest,
 )
@@ -22,18 +21,15 @@ from sqlalchemy import Connection, Double, bindparam, case, func, select, type_c
 
 from shunter_store import artifacts, checkpoints, due, events, logs, metrics
 from shunter_store.gang import End, world_size
+from shunter_store.journals import Cursor, Known, advance, is_twin
 from shunter_store.ledger_rows import COLUMNS, NodeRow
 from shunter_store.settings import Pace
 from shunter_store.signing import token_hash
 from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
 from shunter_store.sync_reading import Told, sort_records
 from shunter_store.tables import gang_nodes, gang_ranks, jobs, nodes, watches
-from shunter_store.texts import clean_text
 
 _DEFAULT_PACE: Final = Pace()
-_LARGEST_SEQ: Final = 1 << 62
-_LONGEST_JOURNAL_ID: Final = 100
-_SILENT_S: Final = 60.0
 _TWIN_AGAIN_S: Final = 60.0
 _SETTLING_S: Final = 30.0
 """After this long without a change of what is desired, a node that holds or starts need not come every 0.2 s."""
@@ -78,19 +74,6 @@ class _Scene:
     desired_age_s: float
     silent_s: float | None
     """Since the journal that speaks for the node was heard; None: none was yet."""
-
-
-@dataclass(slots=True)
-class _Cursor:
-    """Up to which record of which journal everything is durable."""
-
-    journal_id: str
-    acknowledged: int
-    past_journals: dict[str, int]
-    gap_at: int | None = None
-    current: bool = True
-    """False: the journal is one that the agent gave up before, or a twin's; it cannot say how things stand."""
-    fresh: list[Record] | None = None
 
 
 _MORE_COLUMNS: Final = (
@@ -195,9 +178,10 @@ def ingest(
         now: the time that leases count from.
     """
     scene = _scene(conn, node.id)
-    if _is_twin(scene.node, request):
+    if is_twin(scene.node, request):
         return _sent_away(scene.node)
-    cursor = _advance(scene, request)
+    known = Known(scene.node, scene.past_journals, scene.gap_at, scene.silent_s)
+    cursor = advance(known, request)
     told_anew = cursor.current and _tells_anew(scene, request.status)
     if cursor.fresh and scene.job_state is not None:
         _keep(conn, scene, cursor, wake=told_anew)
@@ -221,11 +205,6 @@ def _scene(conn: Connection, node_id: str) -> _Scene:
     return _Scene(NodeRow(*row[: len(COLUMNS)]), *row[len(COLUMNS) :])
 
 
-def _is_twin(node: NodeRow, request: SyncRequest) -> bool:
-    """Whether this is another machine than the ledger's, made under the same token by a create that was sent twice."""
-    return None not in (node.handle, request.handle) and node.handle != request.handle
-
-
 def _sent_away(node: NodeRow) -> Ingested:
     """What a twin is told, until the reaper has ended it. Nothing of it is kept."""
     reason = f"this machine is a twin of {node.handle}"
@@ -233,45 +212,7 @@ def _sent_away(node: NodeRow) -> Ingested:
     return Ingested(0, desired, Lease(), _TWIN_AGAIN_S, upload_logs=False)
 
 
-def _advance(scene: _Scene, request: SyncRequest) -> _Cursor:
-    """Pick the records that are new, and move the cursor of their journal behind them."""
-    cursor = _cursor_of(scene, request)
-    fresh = {record.seq: record for record in request.records if cursor.acknowledged < record.seq < _LARGEST_SEQ}
-    if not fresh:
-        return cursor
-    first = min(fresh)
-    if first > cursor.acknowledged + 1 and scene.gap_at != first:
-        # Ask once for what is missing before; what still does not come is lost, and waiting would lose the rest too.
-        cursor.gap_at = first
-        return cursor
-    cursor.fresh = [fresh[seq] for seq in sorted(fresh)]
-    cursor.acknowledged = max(fresh)
-    if not cursor.current:
-        cursor.past_journals[cursor.journal_id] = cursor.acknowledged
-    return cursor
-
-
-def _cursor_of(scene: _Scene, request: SyncRequest) -> _Cursor:
-    """The newest journal speaks for the node: an agent that lost its own began another.
-
-    An older one that is known to be the ledger's machine, or that alone is still heard, was pushed aside by a twin.
-    """
-    node, past = scene.node, dict(scene.past_journals)
-    journal_id = clean_text(request.journal_id, _LONGEST_JOURNAL_ID)
-    if journal_id == node.journal_id:
-        return _Cursor(journal_id, node.acknowledged, past)
-    acknowledged = past.pop(journal_id, None)
-    proven = request.handle is not None and request.handle == node.handle
-    silent = scene.silent_s is not None and scene.silent_s > _SILENT_S
-    if acknowledged is not None and not proven and not silent:
-        past[journal_id] = acknowledged
-        return _Cursor(journal_id, acknowledged, past, current=False)
-    if node.journal_id is not None:
-        past[node.journal_id] = node.acknowledged
-    return _Cursor(journal_id, acknowledged or 0, past)
-
-
-def _keep(conn: Connection, scene: _Scene, cursor: _Cursor, *, wake: bool) -> None:
+def _keep(conn: Connection, scene: _Scene, cursor: Cursor, *, wake: bool) -> None:
     """Write the new records into their tables. Locks in the order of everybody: job_due before jobs."""
     assert cursor.fresh is not None
     job_id = scene.node.job_id
@@ -368,7 +309,7 @@ def _archive(conn: Connection, job_id: str, journal_id: str, told: Told) -> None
         )
 
 
-def _note(conn: Connection, scene: _Scene, cursor: _Cursor, status: NodeStatus, now: datetime) -> None:
+def _note(conn: Connection, scene: _Scene, cursor: Cursor, status: NodeStatus, now: datetime) -> None:
     lease_s = scene.node.lease_s
     values = {
         "node": scene.node.id,
@@ -382,7 +323,7 @@ def _note(conn: Connection, scene: _Scene, cursor: _Cursor, status: NodeStatus, 
     conn.execute(_HEARD, values)
 
 
-def _desired(scene: _Scene, cursor: _Cursor, status: NodeStatus) -> Desired:
+def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus) -> Desired:
     node = scene.node
     if node.state is NodeState.GONE or scene.job_state is None:
         return Desired(phase=Phase.RELEASE, generation=node.desired_generation, handle=node.handle or "")
