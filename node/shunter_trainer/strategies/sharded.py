@@ -98,12 +98,12 @@ class Sharded(TorchStrategy):
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
         gang, document = parts.gang, self._document
-        keeps = document.reshard_after_forward
+        reshard = document.reshard_after_forward
         fully_shard(
             unit.module,
             mesh=mesh,
             # The root's parameters are the first that the backward pass needs: torch keeps them then.
-            reshard_after_forward=None if is_root and keeps is True else keeps,
+            reshard_after_forward=None if is_root and reshard is True else reshard,
             mp_policy=MixedPrecisionPolicy(
                 param_dtype=parts.compute_dtype,
                 reduce_dtype=parts.reduce_dtype,
