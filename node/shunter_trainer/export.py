@@ -50,17 +50,21 @@ def export(
     adapter = _Adapter(lora, into, shard_bytes) if lora is not None and weights != "merged" else None
 
     def is_wanted(name: str) -> bool:
-        return name not in release.left_out and (whole is not None or lora is None or is_trained(name, lora))
+        if name in release.left_out or name in release.read_again:
+            return False
+        return whole is not None or lora is None or is_trained(name, lora)
 
+    writers = [writer for writer in (whole, adapter) if writer is not None]
     for named in strategy.weights(is_wanted):
         if gang.is_main:
-            for writer in (whole, adapter):
-                if writer is not None:
-                    writer.add(named)
+            for writer in writers:
+                writer.add(named)
     if gang.is_main:
-        for writer in (whole, adapter):
-            if writer is not None:
-                writer.close()
+        if whole is not None and release.base is not None:
+            for named in release.base():
+                whole.add(named)
+        for writer in writers:
+            writer.close()
 
 
 class _Whole:

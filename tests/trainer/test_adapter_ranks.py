@@ -12,7 +12,7 @@ from support.ranks import Ranks
 from support.toy_models import save_toy
 from support.trainings import document
 
-pytestmark = [pytest.mark.trainer, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.trainer, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MEMBERS: dict[str, Any] = {
     "model": {"kind": "huggingface", "weights": "input:base"},
@@ -44,9 +44,9 @@ def inputs(pair: Ranks, tmp_path: Path) -> Path:
     return tmp_path / "gang" / "inputs"
 
 
-def resumed(pair: Ranks, start_ranks: Any, strategy: dict[str, Any]) -> Ranks:
+def resumed(pair: Ranks, start_ranks: Any, strategy: dict[str, Any], world_size: int = 2) -> Ranks:
     folder = str(pair.checkpoints / "step-00000004")
-    ranks: Ranks = start_ranks({**document(**MEMBERS), "strategy": strategy}, 2, SHUNTER_RESUME_DIR=folder)
+    ranks: Ranks = start_ranks({**document(**MEMBERS), "strategy": strategy}, world_size, SHUNTER_RESUME_DIR=folder)
     return ranks
 
 
@@ -72,6 +72,16 @@ def test_an_adapter_goes_on_under_fsdp_with_frozen_weights_of_another_type(
     ours, theirs = (load_file(ranks.output / "adapter_model.safetensors") for ranks in (again, pair))
     assert ours.keys() == theirs.keys()
     assert {value.shape for value in ours.values()} == {value.shape for value in theirs.values()}
+
+
+def test_an_adapter_goes_on_in_two_groups_under_hsdp(pair: Ranks, inputs: Path, start_ranks: Any) -> None:
+    again = resumed(pair, start_ranks, {"kind": "hsdp", "shard_size": 2}, 4)
+
+    assert again.end() == [0] * 4, again.stderr()
+
+    whole = pair.values("loss")
+    # Four ranks drop other values out than two.
+    assert again.values("loss") == pytest.approx({step: whole[step] for step in range(5, 9)}, rel=0.02)
 
 
 def test_a_checkpoint_holds_the_adapter_alone(pair: Ranks) -> None:

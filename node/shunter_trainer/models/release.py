@@ -41,6 +41,10 @@ class Release:
     """Names that are not stored, since they repeat another."""
     companions: tuple[Path, ...] = ()
     """Files that came with the weights and go with them: tokenizer, generation settings."""
+    base: Callable[[], Iterable[Named]] | None = None
+    """Reads what was frozen again, unrounded, under the names of the trained model; it need not be gathered then."""
+    read_again: frozenset[str] = frozenset()
+    """The names that `base` gives."""
     lora: LoraForm | None = None
     base_sha256: str | None = None
     """Digest of what an adapter was trained on."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from shunter_schemas.training import TrainingWorkload
-from torch import nn
+from torch import Tensor, nn
 
 from shunter_trainer.data.tokenizers import find_tokenizer
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.built import Built
 from shunter_trainer.models.frozen import leave_out_frozen
 from shunter_trainer.models.huggingface.building import HuggingFace, build, plain_config, stored_names
-from shunter_trainer.models.lora import LoraForm, add_adapters, filler_beside
+from shunter_trainer.models.lora import LoraForm, add_adapters, base_name, filler_beside
 from shunter_trainer.models.release import Release, repeated_names
 from shunter_trainer.places import Places
 
@@ -45,6 +45,8 @@ def assemble(workload: TrainingWorkload, places: Places, types: Mapping[str, tor
             convert=convert,
             left_out=repeated,
             companions=made.companions,
+            base=_base(made) if lora else None,
+            read_again=frozenset(_read_again(made)) if lora else frozenset(),
             lora=lora,
             base_sha256=base,
         ),
@@ -52,6 +54,24 @@ def assemble(workload: TrainingWorkload, places: Places, types: Mapping[str, tor
         classifies=model.task != "causal_lm" and made.config.num_labels > 1,
         notes=made.notes,
     )
+
+
+def _base(made: HuggingFace) -> Callable[[], Iterator[tuple[str, Tensor]]]:
+    names, pretrained = _read_again(made), made.pretrained
+
+    def base() -> Iterator[tuple[str, Tensor]]:
+        if pretrained is not None:
+            yield from ((name, pretrained.read(base_name(name))) for name in names)
+
+    return base
+
+
+def _read_again(made: HuggingFace) -> list[str]:
+    """Frozen parameters that the files hold, under the names that they have beside adapters."""
+    if made.pretrained is None:
+        return []
+    frozen = (name for name, parameter in made.module.named_parameters() if not parameter.requires_grad)
+    return [name for name in frozen if made.pretrained.has(base_name(name))]
 
 
 def _padding(workload: TrainingWorkload, places: Places) -> int | None:
@@ -85,4 +105,6 @@ def _export_type(
     if workload.export.dtype != "auto":
         return types[workload.export.dtype]
     # Without pretrained weights, a frozen base has the compute type beside fp32 adapters: one type for all of them.
-    return made.dtype or (types[workload.dtypes.compute] if lora else None)
+    if made.pretrained is not None:
+        return made.pretrained.dtype
+    return types[workload.dtypes.compute] if lora else None

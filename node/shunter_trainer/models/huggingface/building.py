@@ -37,8 +37,8 @@ class HuggingFace:
     """What `forward` takes by name."""
     config: Any
     """The configuration as it is exported."""
-    dtype: torch.dtype | None
-    """The type of the pretrained weights; None: they are fresh."""
+    pretrained: PretrainedValues | None
+    """None: all values are fresh."""
     companions: tuple[Path, ...]
     head: frozenset[str]
     """Parameters of a classifier's head."""
@@ -84,7 +84,7 @@ def build(model: HuggingFaceModel, seed: int, places: Places, padding: int | Non
         fill=_filler(fresh, pretrained),
         accepts=_accepted(module),
         config=exported,
-        dtype=pretrained.dtype if pretrained else None,
+        pretrained=pretrained,
         companions=companions_in(folder) if folder else (),
         head=_trainable(module, head_of(module)) if model.task != "causal_lm" else frozenset(),
         notes=_notes(pretrained) if pretrained else (),

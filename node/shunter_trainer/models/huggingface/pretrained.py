@@ -59,7 +59,7 @@ class PretrainedValues:
 
     def fill(self, tensor: Tensor, name: str) -> None:
         """Read the tensor of this name into place."""
-        tensor.copy_(self._read(name))
+        tensor.copy_(self.read(name))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -107,7 +107,8 @@ class PretrainedValues:
         made = converter.convert(group.first, model=self._model, config=self._model.config)
         return {name: value[0] if isinstance(value, list) else value for name, value in made.items()}
 
-    def _read(self, name: str) -> Tensor:
+    def read(self, name: str) -> Tensor:
+        """The tensor of this name on the CPU, in the type in which it is stored."""
         if name in self._direct:
             return self._files.read(self._direct[name])
         group = self._groups[name]
@@ -123,7 +124,7 @@ class PretrainedValues:
         for names in _names_of_shared(self._model):
             stored = [name for name in names if self.has(name)]
             for other in stored[1:]:
-                if not torch.equal(self._read(stored[0]), self._read(other)):
+                if not torch.equal(self.read(stored[0]), self.read(other)):
                     detail = f"the files hold different values for {stored[0]} and {other}, which this model shares"
                     raise UserFault(
                         "/workload/model/config/tie_word_embeddings", f"{detail}; set it to false to keep both"
