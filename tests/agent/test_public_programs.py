@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shunter.checking import check
+from shunter.document import load_document
 from support.agents import AgentProcess, assignment
+from support.documents import REPOSITORY
 from support.node_service import NodeService
 
-pytestmark = [pytest.mark.trainer, pytest.mark.slow]
+pytestmark = [pytest.mark.trainer, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
+EXAMPLE = REPOSITORY / "examples" / "script-deepspeed"
 WITHOUT_COMPILER = {"environment": {"variables": {"PYTHONPATH": str(PROGRAMS / "without_compiler")}}}
 """DeepSpeed on CPUs would compile an operator for a minute."""
 NANOGPT = ["--backend=gloo", "--device=cpu", "--compile=False", "--out_dir=${output_dir}"]
@@ -26,7 +30,7 @@ def run(
     script = {"kind": "script", "entrypoint": str(PROGRAMS / program), "arguments": list(arguments), **workload}
     document = {**WITHOUT_COMPILER, "strategy": strategy or {"kind": "own"}}
     service.run(assignment(script, ranks={"ranks_per_node": 2}, document=document))
-    service.wait_for("drained", seconds=100)
+    service.wait_for("drained", seconds=240)
     said = b"\n".join(service.log(rank, stream) for rank in range(2) for stream in ("stdout", "stderr")).decode()
     assert service.data("failed") == [], said[-3000:]
     return said
@@ -73,10 +77,14 @@ def test_a_program_with_accelerate_is_spread_by_its_launcher(service: NodeServic
     assert losses[-1] < losses[0]
 
 
-def test_hugging_faces_trainer_with_a_deepspeed_file(service: NodeService, agent: AgentProcess) -> None:
-    own = {"kind": "own", "deepspeed_file": str(PROGRAMS / "ds_trainer.json")}
+def test_the_document_of_the_example_is_valid() -> None:
+    check(load_document(EXAMPLE / "job.json"), EXAMPLE)
 
-    said = run(service, "hf_trainer.py", "--deepspeed", "${deepspeed_config}", *HUGGING_FACE, strategy=own)
+
+def test_hugging_faces_trainer_with_a_deepspeed_file(service: NodeService, agent: AgentProcess) -> None:
+    own = {"kind": "own", "deepspeed_file": str(EXAMPLE / "ds_z3.json")}
+
+    said = run(service, str(EXAMPLE / "train.py"), "--deepspeed", "${deepspeed_config}", *HUGGING_FACE, strategy=own)
 
     assert re.search(r"stage 3 steps 3 loss [0-9.]+", said)
     assert (agent.folder / "outputs" / "1" / "config.json").is_file()

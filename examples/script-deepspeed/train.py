@@ -29,7 +29,7 @@ def main():
     )
     model = AutoModelForCausalLM.from_config(config)
     trainer = Trainer(model=model, args=training_args, train_dataset=Sequences())
-    result = trainer.train()
+    result = trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)
     trainer.save_model()
     if trainer.is_world_process_zero():
         stage = trainer.model_wrapped.zero_optimization_stage()
