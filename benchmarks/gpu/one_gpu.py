@@ -4,9 +4,9 @@
 
 Every case is a job document, run by the trainer as an agent runs it, in a process of its own: a 125 M and a 1 B model
 in bf16, as they are, with `compile`, with activations recomputed, under FSDP; then the 125 M model in a loop by hand
-and in the trainer's, in turns, for their ratio. Prints one line a case: tokens per second, MFU, where the time of a step
-goes, peak memory, and beside it the memory that the formulas below predict. Figures are the medians of the points after
-the first ten steps. A case ends with its last step, before a checkpoint would be written.
+and in the trainer's, in turns, for their ratio. Prints one line a case: tokens per second, MFU, where the time of a
+step goes, peak memory, and beside it the memory that the formulas below predict. Figures are the medians of the points
+after the first ten steps. A case ends with its last step, before a checkpoint would be written.
 """
 
 from __future__ import annotations

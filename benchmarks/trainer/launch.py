@@ -3,7 +3,8 @@
     python benchmarks/trainer/launch.py [--rounds 7] [--ranks 2]
 
 Interleaved: our trainer started as an agent starts it, and `torchrun` with an equivalent script by hand (same model
-size, DDP, one AdamW step). Prints the median of each with its range, the parts of ours, and the heaviest imports.
+size, DDP, one AdamW step). Prints the median of each with its range, the parts of ours, the same for a start that takes
+up at a checkpoint, and the heaviest imports.
 """
 
 from __future__ import annotations
@@ -72,13 +73,24 @@ def main() -> None:
         (folder / "document.json").write_text(json.dumps(DOCUMENT))
         (folder / "by_hand.py").write_text(BY_HAND)
         trainer: list[tuple[float, float]] = []
+        resumed: list[float] = []
         torchrun: list[float] = []
+        longer = {**DOCUMENT, "workload": {**DOCUMENT["workload"], "duration": {"steps": 2}}}  # type: ignore[dict-item]
+        (folder / "longer.json").write_text(json.dumps(longer))
         for number in range(options.rounds):
             trainer.append(start_trainer(folder / str(number), options.ranks))
+            from_checkpoint = {
+                "SHUNTER_DOCUMENT": str(folder / "longer.json"),
+                "SHUNTER_RESUME_DIR": str(folder / str(number) / "checkpoints"),
+            }
+            resumed.append(start_trainer(folder / f"resumed-{number}", options.ranks, **from_checkpoint)[1])
             torchrun.append(start_torchrun(folder, options.ranks))
         show("torchrun, by hand: first step after", torchrun)
         show("trainer: first step after", [step for _, step in trainer])
         show("  of which until the gang is up", [up for up, _ in trainer])
+        show("trainer, resumed: next step after", resumed)
+        later = [after - cold for after, (_, cold) in zip(resumed, trainer, strict=True)]
+        show("  later than a cold start by", later)
         ratios = [ours / theirs for (_, ours), theirs in zip(trainer, torchrun, strict=True)]
         print(f"ratio of the pairs: median {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
         for module, milliseconds in imports(folder):
@@ -90,14 +102,14 @@ def show(label: str, seconds: list[float]) -> None:
     print(f"{label:40} {statistics.median(seconds):5.2f} s  ({min(seconds):.2f} to {max(seconds):.2f})")
 
 
-def start_trainer(folder: Path, ranks: int, *flags: str) -> tuple[float, float]:
+def start_trainer(folder: Path, ranks: int, *flags: str, **variables: str) -> tuple[float, float]:
     """Seconds from the start of the processes until rank 0 is up, and until its first step is done."""
     folder.mkdir()
     began = time.time()
     processes = [
         subprocess.Popen(
             [sys.executable, *flags, "-m", "shunter_trainer"],
-            env=environment(rank, ranks, folder) | {"MASTER_PORT": port},
+            env=environment(rank, ranks, folder) | {"MASTER_PORT": port} | variables,
             stdout=subprocess.DEVNULL,
             stderr=(folder / f"stderr-{rank}").open("wb"),
             cwd=folder,
