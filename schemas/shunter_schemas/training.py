@@ -163,7 +163,7 @@ class TrainingWorkload(Part):
     activation_checkpointing: Literal["auto", "none", "selective", "full"] = Field(
         default="auto",
         description="Recompute activations in the backward pass to save memory. `full`: all of each block. "
-        "`selective`: all but the results of matrix products and attention. `auto`: only where needed.",
+        "`selective`: all but the results of matrix products and attention. `auto`: nothing, unless a plan pins it.",
         examples=["auto"],
     )
     compile: Annotated[Annotated[Literal["auto"], Tag("text")] | Annotated[bool, Tag("boolean")], BY_SHAPE] = Field(
