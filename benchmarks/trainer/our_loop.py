@@ -58,46 +58,33 @@ def our_loop(
     fill: Filler = keep_values,
     objective: Objective | None = None,
     factor: Callable[[int], float],
-    compute: torch.dtype = torch.float32,
 ) -> Callable[[int, float | None], None]:
     """A function that trains some steps more, clipped to a norm. Every rank calls it."""
     micro_size = global_size // gang.world_size
     strategy = strategy_for(STRATEGIES[name])
-    strategy.prepare(
-        Parts(
-            module=module,
-            objective=objective or Objective(None, None, own_labels=False),
-            make_optimizer=make_optimizer,
-            keeps_groups=False,
-            compute_dtype=compute,
-            reduce_dtype=torch.float32,
-            gang=gang,
-            fill=fill,
-            micro_size=micro_size,
-            accumulation=1,
-        )
+    parts = Parts(
+        module=module,
+        objective=objective or Objective(None, None, own_labels=False),
+        make_optimizer=make_optimizer,
+        keeps_groups=False,
+        compute_dtype=torch.float32,
+        reduce_dtype=torch.float32,
+        gang=gang,
+        fill=fill,
+        micro_size=micro_size,
+        accumulation=1,
     )
+    strategy.prepare(parts)
     reports = Reports(metrics, gang.is_main)
     geometry = Geometry(global_size, micro_size, gang.world_size)
     stream = open_stream(samples, Seat(geometry, gang.rank, gang.device, SEED, 0), 0)
     seed_step, watchdog = step_seeder(SEED, gang), HangWatchdog(reports.failure)
 
     def run(steps: int, clip_norm: float | None) -> None:
-        course = Course(
-            steps, global_size, samples.tokens_per_sample, factor, clip_norm, TrainingCheckpoint(), evaluate_every=None
-        )
-        crew = Crew(
-            strategy=strategy,
-            stream=stream,
-            evaluator=None,
-            saver=cast(Saver, NoSaver()),
-            reports=reports,
-            watchdog=watchdog,
-            wishes=Wishes(),
-            pace=Pace(gang, 0),
-            oversight=Oversight(gang.device, Guards()),
-            seed_step=seed_step,
-        )
+        course = Course(steps, global_size, samples.tokens_per_sample, factor, clip_norm, TrainingCheckpoint(), None)
+        oversight = Oversight(gang.device, Guards())
+        saver, wishes, pace = cast(Saver, NoSaver()), Wishes(), Pace(gang, 0)
+        crew = Crew(strategy, stream, None, saver, reports, watchdog, wishes, pace, oversight, seed_step)
         Loop(course, crew, Position(0, 0, "", gang.world_size, name)).run()
 
     return run
