@@ -70,7 +70,7 @@ def measure(name: str, steps: int, rounds: int, metrics: Path) -> None:
     for clip_norm in (None, 1.0):
         bare = partial(by_hand, bare_step(name, Null(), adamw, ALONE, BATCH), batches, clip_norm)
         ours = our_loop(name, Null(), adamw, samples, ALONE, BATCH, metrics, factor=lambda step: 1.0)
-        loops = [bare, clipped(ours, clip_norm)]
+        loops: list[Callable[[int], None]] = [bare, clipped(ours, clip_norm)]
         for loop in loops:
             loop(steps)
         gc.freeze()
