@@ -24,7 +24,7 @@ def faults_of(document: Any) -> list[Fault]:
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "examples").glob("*.json")), ids=lambda path: path.name)
 def test_every_example_document_is_accepted_as_it_stands(path: Any) -> None:
-    job = parse_posted_job(path.read_bytes())
+    job = parse_job(path.read_bytes())
 
     assert job.version == "1"
 
