@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from shunter_schemas.api import JobChange, StreamMessage
 
 from shunter.errors import ShunterError
@@ -22,8 +22,11 @@ _JOBS_KNOWN: Final = 10_000
 class TopicMessage(StreamMessage):
     """One message of a stream, and its place."""
 
-    cursor: str = ""
-    """Pass it to `stream` to go on behind this message, in another process too."""
+    cursor: str = Field(
+        default="",
+        description="Pass it to `stream` to go on behind this message, in another process too.",
+        examples=["bLlBcPIsp4Ec"],
+    )
 
 
 def stream(topics: Sequence[str], patience: Patience, cursor: str | None) -> ItemFlow[TopicMessage]:
