@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from shunter_providers.contract import (
     Capabilities,
@@ -27,18 +27,22 @@ CALL_WITHIN_S: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Bounded:
-    """A provider whose calls cannot hang and whose errors are the contract's."""
+def bounded(name: str, provider: Provider, within_s: float = CALL_WITHIN_S) -> Provider:
+    """The provider, but its calls cannot hang and its errors are the contract's."""
 
-    def __init__(self, name: str, provider: Provider, within_s: float = CALL_WITHIN_S) -> None:
+    class Held(_Bounded):
+        capabilities: ClassVar[Capabilities] = provider.capabilities
+
+    return Held(name, provider, within_s)
+
+
+class _Bounded:
+    capabilities: ClassVar[Capabilities]
+
+    def __init__(self, name: str, provider: Provider, within_s: float) -> None:
         self._name = name
         self._provider = provider
         self._within_s = within_s
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The plugin's own."""
-        return self._provider.capabilities
 
     async def whoami(self) -> Identity:
         """See the contract."""

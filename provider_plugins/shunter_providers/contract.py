@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 CONTRACT_VERSION = 1
 
@@ -240,10 +240,7 @@ class Provider(Protocol):
     The class takes an `Instance`, checks its settings without I/O, and raises `INVALID`, naming the setting.
     """
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """The same for every instance: a class variable of the plugin."""
-        ...
+    capabilities: ClassVar[Capabilities]
 
     async def whoami(self) -> Identity:
         """Prove the credentials and name the account they belong to."""

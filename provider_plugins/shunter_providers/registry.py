@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from shunter_providers.bounded import Bounded
+from shunter_providers.bounded import bounded
 from shunter_providers.contract import CONTRACT_VERSION, Fault, Instance, Provider, ProviderError
 
 GROUP = "shunter.providers"
@@ -69,7 +69,7 @@ class Registry:
             known = ", ".join(self._instances) or "none"
             return ProviderError(Fault.INVALID, f"there is no provider instance {name!r} (configured: {known})")
         try:
-            return Bounded(name, self._find(instance.plugin)(instance))
+            return bounded(name, self._find(instance.plugin)(instance))
         except ProviderError as exc:
             fault = exc
         except Exception as exc:  # foreign code: whatever it raises must not stop the other instances

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import pytest
-from shunter_providers.bounded import Bounded
+from shunter_providers.bounded import bounded
 from shunter_providers.contract import Capabilities, Fault, OfferQuery, Provider, ProviderError
 
 CALLS: dict[str, Callable[[Provider], Awaitable[object]]] = {
@@ -43,7 +43,7 @@ async def _raise(error: Exception) -> None:
 
 @pytest.mark.parametrize("verb", CALLS)
 async def test_a_call_that_never_ends_is_ended_in_doubt(verb: str) -> None:
-    provider: Any = Bounded("odd", odd(lambda: asyncio.Event().wait()), within_s=0.05)
+    provider: Any = bounded("odd", odd(lambda: asyncio.Event().wait()), within_s=0.05)
 
     with pytest.raises(ProviderError, match=f"{verb}: no answer") as ended:
         await CALLS[verb](provider)
@@ -54,7 +54,7 @@ async def test_a_call_that_never_ends_is_ended_in_doubt(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", CALLS)
 async def test_a_foreign_error_becomes_the_contracts_with_its_cause(verb: str) -> None:
-    provider: Any = Bounded("odd", odd(lambda: _raise(KeyError("instances"))))
+    provider: Any = bounded("odd", odd(lambda: _raise(KeyError("instances"))))
 
     with pytest.raises(ProviderError, match=f"{verb}: KeyError: 'instances'") as broken:
         await CALLS[verb](provider)
@@ -65,7 +65,7 @@ async def test_a_foreign_error_becomes_the_contracts_with_its_cause(verb: str) -
 
 async def test_the_contracts_own_error_passes_as_it_is() -> None:
     refused = ProviderError(Fault.QUOTA, "8 GPUs")
-    provider: Any = Bounded("odd", odd(lambda: _raise(refused)))
+    provider: Any = bounded("odd", odd(lambda: _raise(refused)))
 
     with pytest.raises(ProviderError) as caught:
         await provider.create(None)
