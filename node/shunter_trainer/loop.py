@@ -66,6 +66,7 @@ class Loop:
         self._phases = crew.oversight.phases
         self._ending: str | None = None
         self._values: dict[str, float] = {}
+        self._sent_lr: float | None = None
         self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False
         self._always_measures = course.clip_norm is not None or crew.strategy.needs_norm
@@ -153,6 +154,7 @@ class Loop:
         acts = step >= self._next_milestone or self._stop_agreed or self._save_agreed
         if acts or step >= pace.next_look:
             wishes = self._crew.wishes
+            self._sent_lr = self._crew.strategy.peak_lr  # read now: by the time of the answer a scheduler moved it on
             pace.send(step, wishes.stop, wishes.take_save() or self._save_is_due())
             if acts or pace.steps_are_slow:
                 self._hear()
@@ -192,8 +194,8 @@ class Loop:
             values["grad_norm"] = notes.norms[-1]
         if self._blocked_s is not None:
             values["checkpoint_blocked_s"], self._blocked_s = self._blocked_s, None
-        if (peak_lr := self._crew.strategy.peak_lr) is not None:
-            values["lr"] = peak_lr * (course.factor(notes.step) if course.factor else 1.0)
+        if self._sent_lr is not None:
+            values["lr"] = self._sent_lr * (course.factor(notes.step) if course.factor else 1.0)
         if notes.step_s > 0:
             values["samples_per_s"] = course.global_size / notes.step_s
             if course.tokens_per_sample:
