@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from shunter_providers.contract import Fault, Instance, ProviderError
+from shunter_providers.contract import Instance
+from shunter_providers.plugin_settings import read_plugin_settings
 
 
 class LocalSettings(BaseModel):
@@ -32,14 +32,4 @@ def read_settings(instance: Instance) -> LocalSettings:
     Raises:
         ProviderError: `INVALID`, naming each setting that is wrong.
     """
-    try:
-        settings = LocalSettings.model_validate(dict(instance.settings))
-    except ValidationError as exc:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
-            for fault in exc.errors(include_input=False, include_url=False)
-        )
-        raise ProviderError(Fault.INVALID, f"providers.{instance.name}: {faults}") from exc
-    if not instance.data_dir or not Path(instance.data_dir).is_absolute():
-        raise ProviderError(Fault.INVALID, f"providers.{instance.name}: needs an absolute data folder")
-    return settings
+    return read_plugin_settings(instance, LocalSettings)

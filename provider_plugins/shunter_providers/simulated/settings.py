@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from shunter_providers.contract import Fault, Instance, ProviderError
+from shunter_providers.plugin_settings import read_plugin_settings
 from shunter_providers.simulated.faults import Rule
 
 
@@ -96,16 +96,7 @@ def read_settings(instance: Instance) -> SimulatedSettings:
     Raises:
         ProviderError: `INVALID`, naming each setting that is wrong.
     """
-    try:
-        settings = SimulatedSettings.model_validate(dict(instance.settings))
-    except ValidationError as exc:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
-            for fault in exc.errors(include_input=False, include_url=False)
-        )
-        raise ProviderError(Fault.INVALID, f"providers.{instance.name}: {faults}") from exc
-    if not instance.data_dir or not Path(instance.data_dir).is_absolute():
-        raise ProviderError(Fault.INVALID, f"providers.{instance.name}: needs an absolute data folder")
+    settings = read_plugin_settings(instance, SimulatedSettings)
     mixed = [kind.name for kind in settings.types if (kind.gpus > 0) == (kind.cpu_slots > 0)]
     if mixed:
         detail = f"types {', '.join(mixed)}: give either gpus or cpu_slots"
