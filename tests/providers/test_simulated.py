@@ -20,6 +20,7 @@ from shunter_providers.machine.folders import NodeFolder
 from shunter_providers.registry import load_plugin
 from shunter_providers.simulated import SimulatedProvider
 from shunter_providers.simulated.entries import Entry
+from shunter_providers.simulated.faults import Kind
 from shunter_providers.testing import ProviderConformance, make_intent
 from shunter_schemas.ids import new_deployment_id, new_node_token
 from shunter_schemas.node_sync import LaunchFile
@@ -66,6 +67,12 @@ class TestWithAgents(ProviderConformance):
     @pytest.fixture
     def launch(self) -> Launch:
         return AGENT
+
+
+def test_the_page_about_it_tells_of_every_fault() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating" / "simulated.md").read_text()
+
+    assert [kind for kind in Kind if f"`{kind}`" not in page.partition("| fault |")[2]] == []
 
 
 def test_it_is_an_installed_plugin() -> None:
