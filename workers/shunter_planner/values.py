@@ -131,6 +131,7 @@ def offer_from_json(stored: Mapping[str, Any]) -> Offer:
     known["price"] = Price(**{name: value for name, value in known["price"].items() if name in _names(Price)})
     known["availability"] = Availability(known.get("availability", Availability.UNKNOWN))
     known["slot_indices"] = tuple(known.get("slot_indices", ()))
+    known["free_on_hosts"] = tuple(known.get("free_on_hosts", ()))
     return Offer(**known)
 
 

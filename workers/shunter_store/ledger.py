@@ -41,6 +41,7 @@ __all__ = [
     "of_instance",
     "of_job",
     "record_handle",
+    "taken_slots",
     "want",
 ]
 
@@ -257,8 +258,13 @@ def close_absent(conn: Connection, node_id: str, proof: Mapping[str, Any]) -> bo
 
 def free_slots(conn: Connection, instance: str, kind: str, total: int) -> list[int]:
     """Which of the slots `0 … total - 1` of a shared host nobody holds."""
-    taken = set(conn.execute(_TAKEN, {"instance": instance, "kind": kind}).scalars())
+    taken = taken_slots(conn, instance, kind)
     return [index for index in range(total) if index not in taken]
+
+
+def taken_slots(conn: Connection, instance: str, kind: str) -> set[int]:
+    """Slots of an instance's shared hosts that somebody holds."""
+    return set(conn.execute(_TAKEN, {"instance": instance, "kind": kind}).scalars())
 
 
 def ledger_cost(conn: Connection, job_id: str) -> float:

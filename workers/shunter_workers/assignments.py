@@ -13,6 +13,7 @@ from shunter_schemas.source import BundleSource
 from shunter_store.checkpoints import CheckpointRow
 from shunter_store.ledger import NodeRow
 
+from shunter_workers.choosing import devices_of
 from shunter_workers.view import View
 
 STOP_GRACE_S: Final = 30.0
@@ -77,7 +78,9 @@ def _ranks(plan: Plan, members: Sequence[NodeRow], node: NodeRow, job_id: str, g
 def _gpus(plan: Plan, node: NodeRow) -> list[int]:
     if plan.slot_kind != "gpu":
         return []
-    return list(node.slot_indices) if plan.shared_host else list(range(plan.ranks_per_node))
+    if not plan.shared_host:
+        return list(range(plan.ranks_per_node))
+    return devices_of(plan.offer, node.slot_indices)[: plan.ranks_per_node]
 
 
 def _port(job_id: str, generation: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -104,10 +105,17 @@ def _with_slots(conn: Connection, view: View) -> Market:
 
 def _free(conn: Connection, instance: str, offer: Offer, kind: str) -> list[int]:
     indices = offer.slot_indices or range(slots_of(offer, kind))
-    nobodys = set(ledger.free_slots(conn, instance, kind, max(indices, default=-1) + 1))
-    return [index for index in indices if index in nobodys]
+    taken = ledger.taken_slots(conn, instance, kind)
+    return [index for index in indices if index not in taken]
 
 
 def _counted(candidate: Candidate, free: Mapping[tuple[str, str], Sequence[int]]) -> Candidate:
     left = free.get((candidate.instance, candidate.offer.instance_type))
-    return candidate if left is None else replace(candidate, offer=replace(candidate.offer, free=len(left)))
+    if left is None:
+        return candidate
+    offer = replace(candidate.offer, free=len(left))
+    if offer.host_stride:
+        hosts = sorted({index // offer.host_stride for index in offer.slot_indices})
+        on_host = Counter(index // offer.host_stride for index in left)
+        offer = replace(offer, free_on_hosts=tuple(on_host[host] for host in hosts))
+    return replace(candidate, offer=offer)

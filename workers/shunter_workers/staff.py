@@ -92,7 +92,7 @@ class Staff:
 def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: str) -> Staff:
     """Everything that a worker process needs."""
     owner, timing = owner_name(), settings.timing
-    registry = Registry(make_instances(settings.providers, settings.data_dir))
+    registry = Registry(make_instances(settings.providers, settings.data_dir, deployment=deployment))
     accounts = Accounts(registry)
     stepper = make_stepper(settings, database, registry, accounts, deployment)
     claimer = Claimer(database, stepper.step, owner=owner, lease_s=timing.step_lease_s)

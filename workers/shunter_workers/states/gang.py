@@ -71,7 +71,7 @@ def intend_missing(view: View) -> Intend | None:
         return None
     ranks = missing_ranks(view)
     places = [Place(rank, slots) for rank, slots in zip(ranks, choose_slots(view, view.plan, ranks), strict=True)]
-    whole = all(len(place.slot_indices) == view.plan.ranks_per_node for place in places)
+    whole = all(len(place.slot_indices) >= view.plan.ranks_per_node for place in places)
     if view.plan.shared_host and not whole:
         return None
     return Intend(view.plan, places, view.job.generation)

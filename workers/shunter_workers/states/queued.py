@@ -12,6 +12,7 @@ from shunter_schemas.states import Reason
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
+from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
 from shunter_workers.states.ends import stop_at_limit, stop_if_asked
 from shunter_workers.states.pausing import rest
@@ -63,6 +64,8 @@ def choose_slots(view: View, chosen: Plan, ranks: Sequence[int]) -> list[tuple[i
     if not chosen.shared_host:
         return [() for _ in ranks]
     free = view.market.free.get((chosen.instance, chosen.offer.instance_type), ())
+    if chosen.offer.host_stride:
+        return slots_on_hosts(chosen, free, ranks, [node.slot_indices for node in view.members])
     size = chosen.ranks_per_node
     return [tuple(free[place * size : (place + 1) * size]) for place in range(len(ranks))]
 
