@@ -62,18 +62,14 @@ def _shape(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
         return _never(candidate, "too_small", detail)
     if shape.ranks_per_node > per_node:
         return _never(candidate, "too_small", f"{shape.ranks_per_node} {unit} a node needed, a node has {per_node}")
-    if candidate.shared_host and shape.num_nodes > _hosts(candidate.offer):
-        if not candidate.offer.host_stride:
-            return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
-        return _never(candidate, "too_small", f"{shape.num_nodes} hosts needed, there are {_hosts(candidate.offer)}")
+    hosts = candidate.offer.count or 1
+    if candidate.offer.host_stride and shape.num_nodes > hosts:
+        return _never(candidate, "too_small", f"{shape.num_nodes} hosts needed, there are {hosts}")
+    if candidate.shared_host and not candidate.offer.host_stride and shape.world_size > per_node:
+        return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
     if _needs_rdma(document, shape) and candidate.offer.interconnect != "rdma":
         return _never(candidate, "interconnect", f"nodes are joined by {candidate.offer.interconnect}, rdma needed")
     return shape
-
-
-def _hosts(offer: Offer) -> int:
-    """Of how many shared hosts the offer is made."""
-    return (offer.count or 1) if offer.host_stride else 1
 
 
 def _needs_rdma(document: JobSpec, shape: Shape) -> bool:
@@ -95,11 +91,12 @@ def _on_several_hosts(candidate: Candidate, shape: Shape, per_node: int) -> Shap
     """Each node of the gang needs a host of its own with enough free slots: all of them where hosts are exclusive."""
     offer = candidate.offer
     needed = per_node if offer.exclusive else shape.ranks_per_node
-    roomy = sum(free >= needed for free in offer.free_on_hosts)
+    hosts = offer.count or 1
+    roomy = sum(free >= needed for free in offer.free_on_hosts or [per_node] * hosts)
     if roomy >= shape.num_nodes:
         return shape
     unit = "CPU slots" if shape.slot_kind == "cpu" else "GPUs"
-    told = f"{roomy} of {_hosts(offer)} hosts have {needed} free {unit}, {shape.num_nodes} such hosts are needed"
+    told = f"{roomy} of {hosts} hosts have {needed} free {unit}, {shape.num_nodes} such hosts are needed"
     return _waiting(candidate, "slots_taken", told)
 
 
