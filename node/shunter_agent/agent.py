@@ -12,7 +12,7 @@ from shunter_agent.launchfile import LaunchFile
 from shunter_agent.layout import Layout
 from shunter_agent.lease import Lease
 from shunter_agent.loop import Loop
-from shunter_agent.probe import boot_record, gpus, has_gpus
+from shunter_agent.probe import boot_record, cuda_error, gpus, has_gpus
 from shunter_agent.recorder import Recorder
 from shunter_agent.shared import Shared
 from shunter_agent.state import State
@@ -23,6 +23,7 @@ from shunter_agent.uploads import Uploader
 
 if TYPE_CHECKING:
     from shunter_agent.generation import Generation
+    from shunter_agent.muster.meeting import Meeting
     from shunter_agent.processes import OrphanReaper
 
 _IDLE_S = 60.0
@@ -67,6 +68,8 @@ class Agent:
         """An assignment that waits for the generation before it to end."""
         self._wish = (0, 0)
         """The generation that was desired last, and how many checkpoints of it had been asked for."""
+        self._meeting: Meeting | None = None
+        """The gathering of the gang before its next generation."""
         self._reaper: OrphanReaper | None = None
         self._leave_by: float | None = None
         self._farewell_until: float | None = None
@@ -92,8 +95,10 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         """What the agent does at this moment; called by the sync thread."""
-        current = self._current
+        current, meeting = self._current, self._meeting
         return {
+            "clock": time.time(),
+            "muster": meeting.status() if meeting else None,
             "phase": current.phase if current else self._resting,
             "generation": self._newest,
             "ranks_running": current.ranks_running if current else 0,
@@ -149,9 +154,16 @@ class Agent:
             self._lease.renew(message["lease"] or {}, answer.asked_at)
         self._keep_journal(message)
         desired = message.get("desired") or {}
-        act = {"run": self._run, "stop": self._stop, "release": self._release, "hold": self._hold}.get(
-            str(desired.get("phase"))
-        )
+        phase = str(desired.get("phase"))
+        if phase not in ("muster", "run"):
+            self._end_meeting()
+        act = {
+            "run": self._run,
+            "muster": self._muster,
+            "stop": self._stop,
+            "release": self._release,
+            "hold": self._hold,
+        }.get(phase)
         if act is not None:
             act(desired)
         if message.get("upload_logs"):
@@ -165,6 +177,25 @@ class Agent:
             self._stop_alive("superseded", self._shared.tuning.fail_grace_s)
             self._start_next()
         self._heed_wish(int(desired.get("generation") or 0), int(desired.get("checkpoint") or 0))
+
+    def _muster(self, desired: dict[str, Any]) -> None:
+        """Gather with the other nodes before `generation`; what ran before that is over."""
+        self._hold(desired)
+        number = int(desired.get("generation") or 0)
+        if number <= self._newest or self._leave_by is not None:
+            return
+        if self._meeting is None or self._meeting.generation != number:
+            from shunter_agent.muster.meeting import Meeting
+
+            self._end_meeting()
+            self._meeting = Meeting(number, self._shared.tuning, lambda: self._sync.tell(0.0))
+            self._sync.tell(0.0)
+        self._meeting.call(desired.get("peers") or [])
+
+    def _end_meeting(self) -> None:
+        meeting, self._meeting = self._meeting, None
+        if meeting is not None:
+            meeting.close()
 
     def _heed_wish(self, number: int, wish: int) -> None:
         """Have a checkpoint saved each time that the wish grows; the first one of a generation asks for nothing."""
@@ -210,6 +241,7 @@ class Agent:
         self._newest = int(assignment["generation"])
         try:
             generation = accept(self._shared, assignment)
+            generation.meeting = self._settle_meeting(assignment)
             generation.begin()
         except Exception as error:
             trace_exception("assignment")
@@ -219,6 +251,13 @@ class Agent:
             return True
         self._generations.append(generation)
         return True
+
+    def _settle_meeting(self, assignment: dict[str, Any]) -> Meeting | None:
+        """The gathering has led to this assignment: it holds the master's port until its ranks start."""
+        meeting, self._meeting = self._meeting, None
+        if meeting is not None:
+            meeting.settle(as_master=meeting.generation == self._newest and assignment["ranks"]["node_rank"] == 0)
+        return meeting
 
     def _stop_alive(self, reason: str, grace_s: float, failure_class: str | None = None, message: str = "") -> None:
         from shunter_agent.generation import Stop
@@ -298,11 +337,14 @@ class Agent:
     # Keeping the journal, coming and going.
 
     def _report_boot(self) -> None:
-        def report(found: list[dict[str, Any]]) -> None:
-            self._shared.recorder.record("boot", 0, boot_record(found))
+        def report(found: list[dict[str, Any]], cuda: str = "") -> None:
+            self._shared.recorder.record("boot", 0, boot_record(found, self._shared.layout.root, cuda))
+
+        def look() -> None:
+            self._shared.post_call(report, gpus(), cuda_error())
 
         if has_gpus():
-            threading.Thread(target=lambda: self._shared.post_call(report, gpus()), daemon=True).start()
+            threading.Thread(target=look, daemon=True).start()
         else:
             report([])
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shunter_agent.checkpoints import Rule, signatures
 from shunter_agent.files import clean, read_json, remove_tree, write_json
@@ -22,6 +22,9 @@ from shunter_agent.shipping import Shipment
 from shunter_agent.trace import trace, trace_exception
 from shunter_agent.verdict import explain_stop, judge, only_peers_lost
 from shunter_agent.watch import Watch, exit_entries
+
+if TYPE_CHECKING:
+    from shunter_agent.muster.meeting import Meeting
 
 
 class Stop(NamedTuple):
@@ -51,6 +54,8 @@ class Generation:
         self._failed_at: float | None = None
         self._launched_at = 0.0
         self._save_wanted = False
+        self.meeting: Meeting | None = None
+        """Holds the master's port, where this node is the master of several."""
         self.phase = "preparing"
 
     @property
@@ -152,6 +157,7 @@ class Generation:
 
     def _launch(self, ready: Ready) -> None:
         ranks = self._assignment["ranks"]
+        self._let_port_go()
         port = int(ranks["master_port"]) or free_port(ranks["master_addr"])
         try:
             crew = Crew(self._assignment, self._shared.layout, ready, port)
@@ -213,7 +219,12 @@ class Generation:
         else:
             self._end("failed", {**data, "failure_class": stop.failure_class})
 
+    def _let_port_go(self) -> None:
+        if self.meeting is not None:
+            self.meeting.close()
+
     def _end(self, type: str, data: dict[str, Any]) -> None:
+        self._let_port_go()
         self._record_end(type, data)
         self.phase = "ended"
         self._shipment.finish()

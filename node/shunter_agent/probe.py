@@ -15,10 +15,15 @@ from shunter_agent.clock import boot_id
 
 _GPU_FIELDS = ("index", "name", "memory.total", "uuid", "driver_version")
 _SIOCGIFADDR = 0x8915
+_INITIALISE_CUDA = """
+import ctypes, sys
+code = ctypes.CDLL("libcuda.so.1").cuInit(0)
+sys.exit(f"cuInit fails with error {code}" if code else 0)
+"""
 
 
-def boot_record(gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    """The data of `boot`."""
+def boot_record(gpus: list[dict[str, Any]], folder: str, cuda: str = "") -> dict[str, Any]:
+    """The data of `boot`; `folder` is the agent's, `cuda` what is wrong with it."""
     return {
         "boot_id": boot_id(),
         "hostname": socket.gethostname(),
@@ -28,6 +33,8 @@ def boot_record(gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "memory_gib": round(memory_bytes() / (1 << 30), 2),
         "gpus": gpus,
         "addresses": addresses(),
+        "disk_free_gib": round(shutil.disk_usage(folder).free / (1 << 30), 2),
+        "cuda_error": cuda,
     }
 
 
@@ -92,16 +99,34 @@ def memory_bytes() -> int:
 
 def addresses() -> list[str]:
     """IPv4 addresses of the interfaces, and global IPv6 ones; not the loopback's."""
+    return [address for address, _ in interfaces()]
+
+
+def interfaces() -> list[tuple[str, str]]:
+    """Each of those addresses with the name of its interface."""
     found = []
     for _, name in socket.if_nameindex():
         address = _ipv4(name)
-        if address is not None and not address.startswith("127."):
-            found.append(address)
+        if address is not None and not address.startswith(("127.", "169.254.")):
+            found.append((address, name))
     for line in (_read("/proc/net/if_inet6") or "").splitlines():
-        digits, _, _, scope, *_ = line.split()
+        digits, _, _, scope, _, name = line.split()
         if scope == "00":
-            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+            found.append((socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)), name))
     return found
+
+
+def cuda_error() -> str:
+    """Why the driver serves no programs, where it does not: the GPUs may be listed all the same. Takes a second."""
+    import subprocess
+
+    argv = [sys.executable, "-I", "-c", _INITIALISE_CUDA]
+    try:
+        answer = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    said = answer.stderr.decode("utf-8", "replace").strip()
+    return "" if answer.returncode == 0 else (said.splitlines() or [f"exit {answer.returncode}"])[-1]
 
 
 def _ipv4(interface: str) -> str | None:

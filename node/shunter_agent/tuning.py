@@ -31,6 +31,10 @@ class Tuning(NamedTuple):
     """Acknowledged records are cut off when they take more than this."""
     power_off: str = "systemctl poweroff || poweroff || shutdown -h now"
     """Shell command that ends the machine when its lease is over (only where the launch file says so)."""
+    call_timeout_s: float = 3.0
+    """How long another node of the gang may take to answer on one port."""
+    muster_s: float = 10.0
+    """For how long a node that does not answer is called again and again."""
     farewell_s: float = 60.0
     """How long last uploads may take before the machine is powered off."""
 

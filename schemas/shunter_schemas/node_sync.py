@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shunter_schemas.muster import Muster, Peer
 from shunter_schemas.states import FailureClass
 
 PROTOCOL = 1
@@ -28,6 +29,8 @@ class Phase(StrEnum):
 
     HOLD = "hold"
     """Stay up, run nothing."""
+    MUSTER = "muster"
+    """Run nothing; open ports for `generation` and call the other nodes, before all are told to run it."""
     RUN = "run"
     """Run `generation` as the assignment says; a lower generation that still runs is stopped first."""
     STOP = "stop"
@@ -63,6 +66,10 @@ class Boot(_Message):
     memory_gib: float
     gpus: list[dict[str, Any]] = Field(default_factory=list)
     addresses: list[str] = Field(default_factory=list)
+    disk_free_gib: float | None = None
+    """Where the agent's folder lies."""
+    cuda_error: str = ""
+    """Why the driver does not serve programs, where there are GPUs and it does not."""
 
 
 class Prepared(_Message):
@@ -174,6 +181,10 @@ class NodeStatus(_Message):
     uptime_s: float = 0.0
     dropped: int = 0
     """Records that could not be written (disk full) since the boot."""
+    clock: float | None = None
+    """Seconds since the epoch by the node's clock as this was written: its skew follows from it."""
+    muster: Muster | None = None
+    """While the gang gathers, and until its ranks start."""
 
 
 class SyncRequest(_Message):
@@ -258,6 +269,8 @@ class Desired(_Message):
     assignment: Assignment | None = None
     """Sent while `phase` is `run` and the agent's status shows a lower generation."""
     reason: str = ""
+    peers: list[Peer] = Field(default_factory=list)
+    """With `muster`: the other nodes that have opened their ports by now."""
     checkpoint: int = 0
     """With `run`: grows each time that somebody asks for a checkpoint. The first value that comes with a generation
     asks for nothing."""
