@@ -26,6 +26,8 @@ class Duty:
     """Name of the lease."""
     work: Callable[[], Awaitable[float]]
     """Does it once and says in how many seconds to do it again."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Lets go of what it holds between times, when the process ends."""
 
 
 class Singleton:
@@ -52,6 +54,8 @@ class Singleton:
 
     async def release(self) -> None:
         """Let another process have it at once."""
+        if self._duty.close is not None:
+            await self._duty.close()
         fence, self._fence = self._fence, None
         if fence is not None:
             await self._database.awrite(lambda conn: leases.release(conn, self._duty.name, self._owner, fence))
