@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from functools import partial
 from typing import Any, Callable, Iterable, NamedTuple, TypeVar
@@ -148,6 +147,8 @@ def _take_from_cache(ref: Ref, incoming: str) -> bool:
     folder = os.environ.get(CACHE_VARIABLE)
     if not folder or len(ref.sha256) != 64 or not ref.sha256.isalnum():
         return False
+    import shutil
+
     try:
         shutil.copyfile(os.path.join(folder, ref.sha256), incoming)
         if os.path.getsize(incoming) == ref.size and digest(incoming) == ref.sha256:
