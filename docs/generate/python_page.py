@@ -9,6 +9,7 @@ from typing import Any
 
 from shunter import errors
 from shunter.client import Client
+from shunter.fleet_client import FleetClient
 from tables import table
 
 _HEAD = """# The Python client
@@ -36,7 +37,7 @@ service are an `ApiError` with `status`, `slug`, `faults` (pointer and detail) a
 def text() -> str:
     """The page."""
     parts = [_HEAD, f"## Client\n\n{_signature('Client', Client.__init__)}\n\n{_body(inspect.getdoc(Client) or '')}\n"]
-    for name, method in vars(Client).items():
+    for name, method in {**vars(Client), **vars(FleetClient)}.items():
         if not name.startswith("_") and callable(method) and name != "close":
             parts.append(f"### {name}\n\n{_signature(name, method)}\n\n{_body(inspect.getdoc(method) or '')}\n")
     return "\n".join([*parts, _ERRORS.lstrip("\n"), *table(("error", "when"), _errors())]) + "\n"

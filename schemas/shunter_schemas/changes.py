@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shunter_schemas.api.requests import JobPatch, RetryRequest
+from shunter_schemas.api.requests import JobPatch, MoveRequest, RetryRequest
 from shunter_schemas.availability import availability_faults
 from shunter_schemas.checks import cross_field_faults
 from shunter_schemas.faults import MAX_FAULTS, DocumentError, Fault, nearest_existing
@@ -19,6 +19,8 @@ from shunter_schemas.wording import faults_of
 
 M = TypeVar("M", bound=BaseModel)
 
+MOVABLE: Final = ("strategy", "resources", "placement")
+"""Parts of a document that a move may change."""
 _CHANGEABLE: Final = ("/labels", "/priority", "/limits")
 
 
@@ -58,6 +60,24 @@ def with_changes(stored: Mapping[str, Any], patch: JobPatch) -> JobSpec:
     # A replaced part may clash with any other; else only what the change could have brought in counts: the rest was
     # accepted when the job was.
     _refuse(faults if _replaced(patch) else (fault for fault in faults if fault.pointer.startswith(_CHANGEABLE)))
+    return job
+
+
+def with_move(stored: Mapping[str, Any], request: MoveRequest) -> JobSpec:
+    """A stored document as a move makes it: another strategy, members of `resources` and `placement` merged in.
+
+    Raises:
+        DocumentError: the document would not be valid so; pointers into the changed document.
+    """
+    parts = {name: getattr(request, name) for name in MOVABLE}
+    given = {n: part.model_dump(mode="json", exclude_unset=True) for n, part in parts.items() if part is not None}
+    merged = {n: part if n == "strategy" else {**(stored.get(n) or {}), **part} for n, part in given.items()}
+    changed = {**stored, **merged}
+    try:
+        job = JobSpec.model_validate_json(json.dumps(changed))
+    except ValidationError as error:
+        raise DocumentError(faults_of(error, JobSpec, changed)) from None
+    _refuse(chain(cross_field_faults(job), availability_faults(job)))
     return job
 
 

@@ -19,6 +19,7 @@ from shunter_schemas.api import (
     Event,
     Job,
     JobCounts,
+    JobDocument,
     JobSummary,
     LogLine,
     Me,
@@ -27,6 +28,7 @@ from shunter_schemas.api import (
     Readiness,
 )
 
+from shunter.async_fleet_client import AsyncFleetClient
 from shunter.async_transport import AsyncTransport
 from shunter.client import FOLLOW_PATIENCE_S
 from shunter.connection import Connection, find_connection
@@ -39,7 +41,7 @@ from shunter.metrics import Metrics
 from shunter.retries import Away, Patience, Retries
 
 
-class AsyncClient:
+class AsyncClient(AsyncFleetClient):
     """A connection to one service. Use it as a context manager, or call `close`."""
 
     def __init__(
@@ -183,6 +185,24 @@ class AsyncClient:
     async def resume(self, job_id: str) -> Job:
         """Let a paused job go on from its last checkpoint, as soon as there are nodes."""
         return await self._transport.run(jobs.act(job_id, "resume"))
+
+    async def move(
+        self,
+        job_id: str,
+        *,
+        strategy: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
+        placement: Mapping[str, Any] | None = None,
+        revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Ask the job to save a checkpoint and go on from it under a changed document; it stays the same job."""
+        changes = jobs.changes_of(None, None, None, strategy=strategy, resources=resources, placement=placement)
+        return await self._transport.run(jobs.move(job_id, changes, revision, idempotency_key))
+
+    async def documents(self, job_id: str) -> Sequence[JobDocument]:
+        """Every version of the job's document, oldest first; each move made one more."""
+        return await self._transport.run(jobs.documents(job_id))
 
     async def checkpoint(self, job_id: str) -> Job:
         """Ask a running job to save a checkpoint now."""

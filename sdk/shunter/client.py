@@ -21,6 +21,7 @@ from shunter_schemas.api import (
     Event,
     Job,
     JobCounts,
+    JobDocument,
     JobSummary,
     LogLine,
     Me,
@@ -31,6 +32,7 @@ from shunter_schemas.api import (
 
 from shunter.connection import Connection, find_connection
 from shunter.display import shown
+from shunter.fleet_client import FleetClient
 from shunter.flows import files, following, jobs, reports, service, streaming, waiting
 from shunter.flows.files import Progress, Uploading
 from shunter.flows.jobs import Filters, Labels
@@ -42,7 +44,7 @@ from shunter.transport import Transport
 FOLLOW_PATIENCE_S = 120.0
 
 
-class Client:
+class Client(FleetClient):
     """A connection to one service. Use it as a context manager, or call `close`.
 
     Without arguments it finds the service as the CLI does: `SHUNTER_URL` and `SHUNTER_API_KEY`, else the files that
@@ -218,6 +220,30 @@ class Client:
     def resume(self, job_id: str) -> Job:
         """Let a paused job go on from its last checkpoint, as soon as there are nodes."""
         return self._transport.run(jobs.act(job_id, "resume"))
+
+    def move(
+        self,
+        job_id: str,
+        *,
+        strategy: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
+        placement: Mapping[str, Any] | None = None,
+        revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Ask the job to save a checkpoint and go on from it under a changed document; it stays the same job.
+
+        Args:
+            strategy: instead of the job's, as a whole, such as `{"kind": "fsdp"}`; alone it keeps the nodes.
+            resources: members to change; None takes one away. `placement` likewise.
+            revision: refuse (`RevisionMismatch`) unless the job is still at this revision. Default: whatever it is.
+        """
+        changes = jobs.changes_of(None, None, None, strategy=strategy, resources=resources, placement=placement)
+        return self._transport.run(jobs.move(job_id, changes, revision, idempotency_key))
+
+    def documents(self, job_id: str) -> Sequence[JobDocument]:
+        """Every version of the job's document, oldest first; each move made one more."""
+        return self._transport.run(jobs.documents(job_id))
 
     def checkpoint(self, job_id: str) -> Job:
         """Ask a running job to save a checkpoint now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,12 +11,14 @@ from litestar.connection import ASGIConnection
 from litestar.di import Provide
 from litestar.handlers.base import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
+from shunter_store import activity
 
 from shunter_service.auth import Connection, require_key
 from shunter_service.context import Service
 from shunter_service.controllers.bundles import BundlesController
 from shunter_service.controllers.description import DescriptionController
 from shunter_service.controllers.events import EventsController
+from shunter_service.controllers.fleet import FleetController
 from shunter_service.controllers.job_wishes import JobWishesController
 from shunter_service.controllers.jobs import JobsController
 from shunter_service.controllers.logs import LogsController
@@ -42,9 +45,25 @@ CONTROLLERS = [
     StreamController,
     ResultsController,
     BundlesController,
+    FleetController,
     NodeController,
     ObjectsController,
 ]
+
+
+async def _tell_activity(service: Service) -> None:
+    run_dir = service.data.data_dir / "run"
+    try:
+        while True:
+            counts = {
+                "statements": service.db.statements,
+                "transactions": service.db.transactions,
+                "exchanges": service.exchanges.count,
+            }
+            await asyncio.to_thread(activity.write, run_dir, "api", counts)
+            await asyncio.sleep(activity.EVERY_S)
+    finally:
+        activity.forget(run_dir)
 
 
 async def admit(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -70,9 +89,12 @@ def create_app(service: Service | None, *, openapi: OpenAPIConfig | None = None)
     async def life(app: Litestar) -> AsyncIterator[None]:
         assert service is not None, "an application without a service cannot serve"
         service.tailer.start()
+        telling = asyncio.create_task(_tell_activity(service))
         try:
             yield
         finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
             await service.close()
 
     async def provide_service(request: ASGIConnection) -> Service:  # type: ignore[type-arg]  # Litestar reads the bare class

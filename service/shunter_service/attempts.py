@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from shunter_schemas.api import Attempt
 from shunter_schemas.states import FailureClass, Reason, State
@@ -12,7 +12,7 @@ from shunter_store.gang import End, EndRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.standings import Standing
 
-How = Literal["running", "done", "failed", "lost", "paused", "stopped"]
+How = Literal["running", "done", "failed", "lost", "paused", "moved", "stopped"]
 
 _RUNS: Final = frozenset({State.STARTING, State.RUNNING})
 _BY_REASON: Final[dict[Reason, How]] = {
@@ -24,6 +24,8 @@ _BY_REASON: Final[dict[Reason, How]] = {
     Reason.LEASE_EXPIRED: "lost",
 }
 """How a start ended by the reason that stopped the job; by any other one it was stopped."""
+
+_ON_REQUEST: Final[dict[Trigger, How]] = {Trigger.PAUSE: "paused", Trigger.MOVE: "moved"}
 
 
 def attempts(standing: Standing) -> Iterator[Attempt]:
@@ -43,6 +45,7 @@ def _attempt(
     after = following[following.index(left) + 1] if left is not None and left is not following[-1] else None
     ends = [end for end in standing.ends if end.generation == number]
     how, reason, message = _end(standing, left, after, ends)
+    version, spec = _document(standing, number)
     return Attempt(
         generation=number,
         started_at=began.at,
@@ -53,7 +56,17 @@ def _attempt(
         message=message,
         nodes=_nodes(standing, number, ends),
         last_step=last_step,
+        document=version,
+        strategy=str(spec["strategy"]["kind"]) if "strategy" in spec else None,
     )
+
+
+def _document(standing: Standing, generation: int) -> tuple[int, Mapping[str, Any]]:
+    """The version that ran, and the document itself."""
+    before = next((one for one in standing.documents if generation <= one.last_generation), None)
+    if before is not None:
+        return before.version, before.spec
+    return standing.row.document_version, standing.row.spec
 
 
 def _end(
@@ -61,9 +74,9 @@ def _end(
 ) -> tuple[How, str | None, str | None]:
     if left is None:
         return "running", None, None
-    if left.trigger is Trigger.PAUSE:
+    if left.trigger in _ON_REQUEST:
         done = after is not None and after.reason is Reason.DONE
-        return ("done", Reason.DONE, None) if done else ("paused", None, None)
+        return ("done", Reason.DONE, None) if done else (_ON_REQUEST[left.trigger], None, None)
     cause = _first_cause(ends)
     if left.trigger is Trigger.NODE_LOST:
         failed = cause is not None and cause.failure_class is FailureClass.USER

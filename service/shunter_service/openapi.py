@@ -55,6 +55,8 @@ _BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "CreateBundle": {"required": True, "content": dict.fromkeys(ARCHIVES, _BYTES)},
     "UpdateJob": _body("JobPatch", PATCHES, {"labels": {"team": "nlp"}, "limits": {"max_duration_s": 7200}}),
     "RetryJob": _body("RetryRequest", JSON, {"from": "checkpoint"}, required=False),
+    "MoveJob": _body("MoveRequest", JSON, {"strategy": {"kind": "fsdp"}, "resources": {"gpus": 4}}),
+    "HoldReaping": _body("HoldRequest", JSON, {"reason": "restored from last night's dump"}),
     "CancelJobs": _body("CancelRequest", JSON, {"label": ["sweep=42"], "state": ["queued", "running"]}),
 }
 _CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -62,6 +64,7 @@ _CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
     "GetLogs": {"text/event-stream": _TEXT, "text/plain": _TEXT},
     "GetProblemKind": {"text/html": _TEXT},
     "GetReasonKind": {"text/html": _TEXT},
+    "GetCosts": {"text/csv": _TEXT},
 }
 """Further content types of a successful answer."""
 _ONLY_CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -81,6 +84,10 @@ _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "CreateBundle": (400, 401, 403, 413, 415, 422, 503),
     **dict.fromkeys(("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob"), (401, 403, 404, 409, 422, 503)),
     "RetryJob": (400, 401, 403, 404, 409, 413, 415, 422, 503),
+    "MoveJob": (400, 401, 403, 404, 409, 412, 413, 415, 422, 503),
+    **dict.fromkeys(("ListNodes", "GetCosts"), (401, 422, 503)),
+    **dict.fromkeys(("GetReaping", "ConfirmReaping"), (401, 403, 422, 503)),
+    "HoldReaping": (400, 401, 403, 413, 415, 422, 503),
     "CancelJobs": (400, 401, 403, 413, 415, 422, 503),
     "UpdateJob": (400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 503),
     "DeleteJob": (401, 403, 404, 409, 422, 503),
@@ -110,7 +117,7 @@ _WHY: Final[Mapping[int, str]] = {
 _USUAL_REFUSALS: Final = (401, 404, 422, 503)
 _OF_A_JOB: Final = (
     *("GetJob", "UpdateJob", "CancelJob", "PauseJob", "ResumeJob", "CheckpointJob", "RetryJob", "DeleteJob"),
-    *("ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints"),
+    *("MoveJob", "ListDocuments", "ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints"),
 )
 _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "CreateJob": {
@@ -139,8 +146,8 @@ _REPLAYED: Final = {
 }
 _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
     **{name: {**_LOCATION, **_ETAG, **_REPLAYED} for name in ("CreateJob", "RetryJob")},
-    **{name: {**_ETAG, **_REPLAYED} for name in ("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob")},
-    "CancelJobs": _REPLAYED,
+    **{name: {**_ETAG, **_REPLAYED} for name in ("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob", "MoveJob")},
+    **dict.fromkeys(("CancelJobs", "ConfirmReaping", "HoldReaping"), _REPLAYED),
     **dict.fromkeys(("GetJob", "UpdateJob"), _ETAG),
     "DownloadArtifact": _ETAG,
     "CreateBundle": _LOCATION,

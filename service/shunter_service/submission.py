@@ -54,7 +54,7 @@ async def submit(service: Service, asked: Asked) -> Done:
 
 def _offer(service: Service, asked: Asked, job: JobSpec) -> Offer:
     def check(conn: Connection) -> None:
-        _refuse(list(_deployment_faults(conn, service, job)), asked)
+        _refuse(list(deployment_faults(conn, service, job)), asked)
 
     new = NewJob(
         id=new_id("job"),
@@ -92,7 +92,7 @@ async def retry(service: Service, asked: Asked, job_id: str, request: RetryReque
     def accept(conn: Connection) -> Done:
         old = own_job(conn, asked.by, job_id)
         document = with_changes(old.spec, request)
-        if faults := list(_deployment_faults(conn, service, document)):
+        if faults := list(deployment_faults(conn, service, document)):
             raise DocumentError(faults)
         row = retries.retry(conn, job_id, document, new_id=new_id("job"), by=asked.by.name, start=request.from_)
         return _created(row)
@@ -105,7 +105,7 @@ def _created(row: JobRow) -> Done:
     return Done(201, encode(job_view(standing)), {"Location": f"{PATH}/{row.id}", "ETag": tag(standing)})
 
 
-def _deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator[Fault]:
+def deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator[Fault]:
     """What is wrong with the document in this installation: providers, jurisdictions, bundles."""
     configured = service.data.providers
     for index, name in enumerate(job.placement.providers):

@@ -15,6 +15,8 @@ from shunter_schemas.api import (
     Cost,
     Event,
     Job,
+    JobDocument,
+    JobDocuments,
     JobNode,
     JobPlan,
     Progress,
@@ -26,9 +28,10 @@ from shunter_schemas.api.base import rfc3339
 from shunter_schemas.states import Health, NodeState, State
 from shunter_store.artifacts import ArtifactRow
 from shunter_store.bundles import BundleRow
+from shunter_store.documents import DocumentRow
 from shunter_store.events import EventRow, TransitionRow
 from shunter_store.job_lists import JobLine, Steps
-from shunter_store.jobs import URGENCIES
+from shunter_store.jobs import URGENCIES, JobRow
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.providers import ProviderRow
@@ -50,6 +53,8 @@ _RESOURCES = (
     "resume",
     "checkpoint",
     "retry",
+    "move",
+    "documents",
 )
 
 
@@ -74,6 +79,9 @@ def job_view(standing: Standing) -> Job:
         released_at=row.released_at,
         cancel_requested_at=row.cancel_requested_at,
         pause_requested_at=row.pause_requested_at,
+        move_requested_at=row.move_requested_at,
+        move=row.move_wish,
+        document=row.document_version,
         retry_of=row.retry_of,
         resumes_from_step=row.resumes_from_step,
         created_by=row.created_by,
@@ -120,6 +128,23 @@ def _summary(line: JobLine, steps: Steps | None) -> dict[str, Any]:
 
 def event_view(row: EventRow) -> Event:
     return Event(seq=row.seq, at=row.at, type=row.type, data=row.data)
+
+
+def documents_view(row: JobRow, replaced: Sequence[DocumentRow]) -> JobDocuments:
+    """Every version of the job's document."""
+    begins = [1, *(one.last_generation + 1 for one in replaced)]
+    before = [
+        JobDocument(
+            version=one.version,
+            first_generation=first,
+            last_generation=one.last_generation,
+            replaced_at=one.replaced_at,
+            spec=one.spec,
+        )
+        for first, one in zip(begins, replaced, strict=False)
+    ]
+    present = JobDocument(version=row.document_version, first_generation=begins[-1], spec=row.spec)
+    return JobDocuments(items=(*before, present))
 
 
 def artifact_view(row: ArtifactRow, href: str) -> Artifact:

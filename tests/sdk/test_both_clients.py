@@ -14,11 +14,11 @@ from support.api_process import ApiProcess
 from support.both_clients import AwaitedMock
 from support.documents import tiny_lm
 
-NAMES = sorted(name for name in vars(Client) if not name.startswith("_"))
+NAMES = sorted(name for name in dir(Client) if not name.startswith("_"))
 
 
 def test_both_have_the_same_methods() -> None:
-    assert sorted(name for name in vars(AsyncClient) if not name.startswith("_")) == NAMES
+    assert sorted(name for name in dir(AsyncClient) if not name.startswith("_")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +30,7 @@ def test_a_method_takes_and_answers_the_same_in_both(name: str) -> None:
     assert ours.parameters == theirs.parameters
     assert theirs.return_annotation.removeprefix("Async") == ours.return_annotation
     assert inspect.iscoroutinefunction(awaiting) != (
-        isinstance(vars(Client)[name], property) or "Iterator" in ours.return_annotation
+        isinstance(inspect.getattr_static(Client, name), property) or "Iterator" in ours.return_annotation
     )
 
 
@@ -77,7 +77,7 @@ async def test_many_requests_are_under_way_at_once() -> None:
 
 
 def _function(owner: type, name: str) -> Callable[..., Any]:
-    found = vars(owner)[name]
+    found = inspect.getattr_static(owner, name)
     return cast("Callable[..., Any]", found.fget if isinstance(found, property) else found)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam
 from sqlalchemy import delete as delete_from
 
-from shunter_store import checkpoints, garbage, jobs
+from shunter_store import checkpoints, garbage, jobs, money
 from shunter_store.errors import Conflict, NotFound
 from shunter_store.lifecycle import is_terminal
 from shunter_store.tables import jobs as jobs_table
@@ -29,6 +29,7 @@ def delete(conn: Connection, job_id: str) -> None:
         raise NotFound("job", job_id)
     if not is_terminal(job.state):
         raise Conflict("job_not_ended", f"the job is {job.state}: only the record of one that ended can be deleted")
+    money.keep_payer(conn, job)
     kept = checkpoints.let_go(conn, job_id)
     garbage.put(conn, below=f"{job_id}/", kept=kept)
     conn.execute(_DELETE, {"job": job_id})

@@ -27,6 +27,17 @@ _PRAGMAS: Final = (
     "journal_size_limit=67108864",
 )
 
+_CONNECTION: Final[dict[str, Any]] = {
+    # Prepared statements break behind a transaction pooler.
+    "prepare_threshold": None,
+    "connect_timeout": 10,
+    # A server that vanished without a word is noticed within half a minute, not after the kernel's two hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+
 
 def open_engines(url: str, *, readers: int) -> tuple[Engine, Engine, int]:
     """A writing engine, a reading engine and the number of threads that use them well.
@@ -48,7 +59,7 @@ def _sqlite(url: URL, readers: int) -> tuple[Engine, Engine]:
     if url.database in (None, "", ":memory:"):
         raise UnusableDatabase("an in-memory SQLite database cannot be shared by processes: name a file")
     common: dict[str, Any] = {
-        "module": _sqlite_module(),
+        "module": sqlite_module(),
         "json_serializer": dump_json,
         "hide_parameters": True,
         "connect_args": {"isolation_level": None, "check_same_thread": False},
@@ -64,7 +75,7 @@ def _sqlite(url: URL, readers: int) -> tuple[Engine, Engine]:
     return writer, reader
 
 
-def _sqlite_module() -> ModuleType:
+def sqlite_module() -> ModuleType:
     """The bundled SQLite where it is installed, else Python's own if that is new enough."""
     try:
         module = import_module("pysqlite3.dbapi2")
@@ -120,8 +131,7 @@ def _postgresql(url: URL, threads: int) -> tuple[Engine, Engine]:
     common: dict[str, Any] = {
         "json_serializer": dump_json,
         "hide_parameters": True,
-        # Prepared statements break behind a transaction pooler.
-        "connect_args": {"prepare_threshold": None, "connect_timeout": 10},
+        "connect_args": _CONNECTION,
         "pool_size": threads,
         "max_overflow": 0,
         "pool_pre_ping": False,

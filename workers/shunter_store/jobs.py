@@ -52,6 +52,11 @@ class JobRow:
     pause_requested_at: datetime | None = None
     retry_of: str | None = None
     resumes_from_step: int | None = None
+    move_wish: dict[str, Any] | None = None
+    """Parts of the document that shall take the place of the job's own, once its ranks have stopped."""
+    move_requested_at: datetime | None = None
+    document_version: int = 1
+    """Grows with every move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ _INITIAL: Final[Mapping[str, Any]] = {
     "facts": {},
     "user_restarts": 0,
     "node_recoveries": 0,
+    "document_version": 1,
 }
 _GIVEN: Final = tuple(field.name for field in fields(NewJob))
 _NOT_YET: Final[dict[str, Any]] = {

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, insert, select
 from shunter_store import due
 from shunter_store.due import Claim
 from shunter_store.errors import Conflict, NotFound, SlotsTaken
-from shunter_store.ledger_rows import ACCRUED, COLUMNS, NewNode, NodeRow, ScannedNode
+from shunter_store.ledger_rows import ACCRUED, COLUMNS, COST_USD, END_INTERVAL, NewNode, NodeRow, ScannedNode
 from shunter_store.rows import all_of
 from shunter_store.scans import SCANS_FOR_PROOF, observe_scan
 from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
@@ -82,7 +82,12 @@ _RECORD_HANDLE = (
     .values(
         handle=bindparam("new_handle"),
         created_at=func.coalesce(nodes.c.created_at, db_now()),
-        accrued_at=func.coalesce(nodes.c.accrued_at, db_now()),
+        # One that was closed and is there has been there all along, and was billed.
+        accrued_at=func.coalesce(
+            nodes.c.accrued_at,
+            case((nodes.c.handle.is_(None) & nodes.c.gone_at.is_not(None), nodes.c.intended_at), else_=nodes.c.gone_at),
+            db_now(),
+        ),
         absent_scans=0,
         gone_at=None,
         state=case(
@@ -138,7 +143,7 @@ _CLOSE = (
         condition="gone",
     )
 )
-_COST = select(func.coalesce(func.sum(ACCRUED), 0.0)).where(nodes.c.job_id == bindparam("job"))
+_COST = select(COST_USD).where(nodes.c.job_id == bindparam("job"))
 
 
 def intend(conn: Connection, claim: Claim, *, job_id: str, generation: int, nodes: Sequence[NewNode]) -> list[NodeRow]:
@@ -251,6 +256,8 @@ def close_absent(conn: Connection, node_id: str, proof: Mapping[str, Any]) -> bo
     row = conn.execute(_GET_LOCKED, {"node": node_id}).one_or_none()
     if row is None or not _suffices(NodeRow(*row), proof):
         return False
+    if NodeRow(*row).handle is not None:
+        conn.execute(END_INTERVAL, {"node": node_id})
     conn.execute(_CLOSE, {"node": node_id})
     conn.execute(_FREE, {"node": node_id})
     return True

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Double, case, func, type_coerce
+from sqlalchemy import Double, bindparam, case, func, insert, select, type_coerce
 
 from shunter_store.rows import columns_of
-from shunter_store.sqltypes import db_now
-from shunter_store.tables import nodes
+from shunter_store.sqltypes import UtcTime, db_now
+from shunter_store.tables import charges, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,17 @@ class ScannedNode:
 
 
 COLUMNS: Final = columns_of(NodeRow, nodes)
+END_INTERVAL: Final = insert(charges).from_select(
+    ["node_id", "since", "until", "usd_per_hour"],
+    select(nodes.c.id, nodes.c.accrued_at, type_coerce(db_now(), UtcTime), nodes.c.billed_usd_per_hour).where(
+        nodes.c.id == bindparam("node"),
+        nodes.c.accrued_at < db_now(),
+        nodes.c.gone_at.is_(None),
+        nodes.c.billed_usd_per_hour > 0,
+    ),
+    include_defaults=False,
+)
+"""Keep the interval of a node's cost that runs, in the transaction that ends it and before its row is changed."""
 
 _AGE_H: Final = (
     func.coalesce(type_coerce(nodes.c.gone_at, Double), db_now()) - type_coerce(nodes.c.accrued_at, Double)
@@ -101,3 +112,5 @@ ACCRUED: Final = nodes.c.accrued_usd + case(
     (nodes.c.accrued_at.is_not(None) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
 )
 """What a node has cost up to now: the intervals that are over, and the one that runs."""
+COST_USD: Final = func.coalesce(func.sum(func.round(ACCRUED * 1_000_000)), 0) / 1_000_000.0
+"""What several nodes have cost: each in whole micro-dollars, so that every sum over the same nodes is the same."""

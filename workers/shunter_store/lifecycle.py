@@ -30,6 +30,8 @@ class Trigger(StrEnum):
     """A node is gone or a rank failed for a reason that is not the user's; also a restart that the user asked for."""
     PAUSE = "pause"
     """A pause was asked for: checkpoint, and let every node go."""
+    MOVE = "move"
+    """A move was asked for: checkpoint, and go on under the changed document."""
     PAUSED = "paused"
     """The job is at rest: its ranks have ended and every row of the ledger is closed."""
     STOP = "stop"
@@ -67,13 +69,16 @@ TABLE: Final[tuple[Row, ...]] = (
     Row(State.PROVISIONING,  Trigger.CAPACITY_LOST,  State.QUEUED,        Effect.REPLAN),
     Row(State.PROVISIONING,  Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
     Row(State.PROVISIONING,  Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
+    Row(State.PROVISIONING,  Trigger.MOVE,           State.RECOVERING,    Effect.REPLAN),
     Row(State.PROVISIONING,  Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.STARTING,      Trigger.TRAINER_UP,     State.RUNNING,       Effect.NOTHING),
     Row(State.STARTING,      Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
     Row(State.STARTING,      Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
+    Row(State.STARTING,      Trigger.MOVE,           State.RECOVERING,    Effect.REPLAN),
     Row(State.STARTING,      Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.RUNNING,       Trigger.NODE_LOST,      State.RECOVERING,    Effect.REPLAN),
     Row(State.RUNNING,       Trigger.PAUSE,          State.RECOVERING,    Effect.RELEASE),
+    Row(State.RUNNING,       Trigger.MOVE,           State.RECOVERING,    Effect.REPLAN),
     Row(State.RUNNING,       Trigger.STOP,           State.STOPPING,      Effect.RELEASE),
     Row(State.RECOVERING,    Trigger.PLANNED,        State.PROVISIONING,  Effect.PROVISION),
     Row(State.RECOVERING,    Trigger.NODES_READY,    State.STARTING,      Effect.START),

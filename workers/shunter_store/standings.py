@@ -6,16 +6,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Column, Connection, Table, func, select
+from sqlalchemy import Column, Connection, Table, select
 
 from shunter_store.bulk import ByKeys
+from shunter_store.documents import DocumentRow
 from shunter_store.events import TransitionRow
 from shunter_store.gang import End, EndRow
 from shunter_store.jobs import JobRow
-from shunter_store.ledger_rows import ACCRUED, NodeRow
+from shunter_store.ledger_rows import COST_USD, NodeRow
 from shunter_store.metrics import ProgressRow
 from shunter_store.rows import columns_of
-from shunter_store.tables import gang_nodes, jobs, nodes, progress, transitions
+from shunter_store.tables import gang_nodes, job_documents, jobs, nodes, progress, transitions
 
 R = TypeVar("R")
 
@@ -34,6 +35,8 @@ class Standing:
     ends: Sequence[EndRow] = ()
     """Oldest generation first."""
     cost_usd: float = 0.0
+    documents: Sequence[DocumentRow] = ()
+    """Those that moves replaced, oldest first."""
 
 
 def _of_jobs(cls: type[Any], table: Table, *order: Column[Any]) -> ByKeys:
@@ -47,12 +50,9 @@ _PROGRESS: Final = _of_jobs(ProgressRow, progress, progress.c.job_id, progress.c
 _NODES: Final = _of_jobs(NodeRow, nodes, nodes.c.job_id, nodes.c.intended_at, nodes.c.rank)
 _MOVES: Final = _of_jobs(TransitionRow, transitions, transitions.c.job_id, transitions.c.seq)
 _ENDS: Final = _of_jobs(EndRow, gang_nodes, gang_nodes.c.job_id, gang_nodes.c.generation, gang_nodes.c.node_id)
+_DOCUMENTS: Final = _of_jobs(DocumentRow, job_documents, job_documents.c.job_id, job_documents.c.version)
 _COSTS: Final = ByKeys(
-    lambda asked: (
-        select(nodes.c.job_id, func.coalesce(func.sum(ACCRUED), 0.0))
-        .where(asked(nodes.c.job_id))
-        .group_by(nodes.c.job_id)
-    )
+    lambda asked: select(nodes.c.job_id, COST_USD).where(asked(nodes.c.job_id)).group_by(nodes.c.job_id)
 )
 
 
@@ -68,10 +68,11 @@ def of_row(conn: Connection, row: JobRow) -> Standing:
 
 
 def _beside(conn: Connection, rows: Sequence[JobRow]) -> list[Standing]:
-    """What only nodes bring is not asked for where there was none."""
+    """What only nodes or moves bring is not asked for where there was none."""
     ids = [row.id for row in rows]
     its_nodes = _grouped(NodeRow, _NODES, conn, ids)
     ends = _grouped(EndRow, _ENDS, conn, its_nodes)
+    documents = _grouped(DocumentRow, _DOCUMENTS, conn, [row.id for row in rows if row.document_version > 1])
     costs = dict(_COSTS.run(conn, its_nodes)) if its_nodes else {}
     progress_, moves = _grouped(ProgressRow, _PROGRESS, conn, ids), _grouped(TransitionRow, _MOVES, conn, ids)
     return [
@@ -82,6 +83,7 @@ def _beside(conn: Connection, rows: Sequence[JobRow]) -> list[Standing]:
             moves=moves.get(row.id, ()),
             ends=[_typed(end) for end in ends.get(row.id, ())],
             cost_usd=float(costs.get(row.id, 0.0)),
+            documents=documents.get(row.id, ()),
         )
         for row in rows
     ]

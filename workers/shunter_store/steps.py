@@ -11,7 +11,7 @@ from shunter_schemas.states import NodeState, Reason, State
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, insert, null, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from shunter_store import events, jobs, outbox
+from shunter_store import documents, events, jobs, outbox
 from shunter_store.due import Claim, still_held
 from shunter_store.errors import Conflict, StaleStep
 from shunter_store.jobs import JobRow
@@ -25,6 +25,15 @@ SETTABLE: Final = frozenset(
     {"message", "health", "generation", "provider", "plan", "waiting", "facts", "user_restarts", "node_recoveries"}
 )
 """Columns of a job that a step may set; everything else follows from the trigger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A wish to move that is carried out: these parts take the place of the document's."""
+
+    parts: Mapping[str, Any]
+    last_generation: int
+    """The last that was set aside for a gang under the document before; 0: none."""
 
 
 @dataclass(slots=True)
@@ -41,6 +50,8 @@ class Change:
     set: dict[str, Any] = field(default_factory=dict)
     """Columns of `SETTABLE`. `facts` are merged into those that the job has."""
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    moved: Moved | None = None
+    """The document changes, and what it was is kept. A wish that changed meanwhile stays."""
 
 
 _MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING, State.RECOVERING})
@@ -86,6 +97,8 @@ def apply(conn: Connection, claim: Claim, change: Change) -> JobRow:
         raise Conflict("nodes_not_gone", f"{job.id} has nodes that are not proven gone")
     told = list(change.events)
     values = _decided(job, change, now, told)
+    if change.moved is not None:
+        values |= _move_document(conn, job, change.moved, told)
     if values or told:
         job = _write(conn, job, change.trigger, values, told)
     if is_terminal(job.state):
@@ -132,6 +145,19 @@ def _decided(job: JobRow, change: Change, now: datetime, told: list[tuple[str, M
         told.append(("job.outcome", {"outcome": values["outcome"], "reason": reason}))
     if "state" in values:
         told.append(("job.state", _move(job, change.trigger, target, {**values, "reason": reason})))
+    return values
+
+
+def _move_document(
+    conn: Connection, job: JobRow, moved: Moved, told: list[tuple[str, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """The columns of a document that changes. Its event comes before that of the state."""
+    documents.keep(conn, job, moved.last_generation)
+    version = job.document_version + 1
+    told.insert(0, ("job.moved", {"document": version, **moved.parts}))
+    values: dict[str, Any] = {"spec": {**job.spec, **moved.parts}, "document_version": version}
+    if job.move_wish == moved.parts:
+        values |= {"move_wish": None, "move_requested_at": None}
     return values
 
 

@@ -23,6 +23,9 @@ from sqlalchemy import (
 
 from shunter_store.columns import may, metadata, must, of_job
 from shunter_store.lifecycle import Trigger
+from shunter_store.money_tables import charges, notices, payers, readings
+from shunter_store.pace_tables import paces
+from shunter_store.reach_tables import bootstraps, job_keys, shells
 from shunter_store.report_tables import (
     artifacts,
     checkpoint_parts,
@@ -39,7 +42,9 @@ from shunter_store.sqltypes import BigId, Json, UtcTime, Word
 __all__ = [
     "api_keys",
     "artifacts",
+    "bootstraps",
     "bundles",
+    "charges",
     "checkpoint_parts",
     "checkpoints",
     "deployment",
@@ -48,7 +53,9 @@ __all__ = [
     "gang_ranks",
     "garbage",
     "idempotency",
+    "job_documents",
     "job_due",
+    "job_keys",
     "job_labels",
     "jobs",
     "leases",
@@ -56,9 +63,14 @@ __all__ = [
     "log_streams",
     "metric_chunks",
     "nodes",
+    "notices",
     "outbox",
+    "paces",
+    "payers",
     "progress",
     "providers",
+    "readings",
+    "shells",
     "slots",
     "transitions",
     "watches",
@@ -74,7 +86,15 @@ deployment = Table(
     # At most one row: two that start at once agree.
     must("single", Boolean, unique=True),
     must("created_at", UtcTime),
+    may("confirmed_nonce", String(64)),
+    must("epoch", BigInteger, server_default="0"),
+    may("held_at", UtcTime),
+    may("held_reason", Text),
+    may("confirmed_at", UtcTime),
+    may("confirmed_by", Text),
 )
+"""Nodes that the ledger does not know are ended only while `confirmed_nonce` is `install_nonce`. `epoch` grows while
+workers live: a database whose epoch is lower than what somebody saw was restored."""
 
 api_keys = Table(
     "api_keys",
@@ -148,6 +168,9 @@ jobs = Table(
     may("resumes_from_step", BigInteger),
     may("source_commit", String(64)),
     must("metric_seq", BigInteger, server_default="0"),
+    may("move_wish", Json),
+    may("move_requested_at", UtcTime),
+    must("document_version", Integer, server_default="1"),
     Index("ix_jobs_newest", "project", "created_at", "id"),
     Index("ix_jobs_changed", "project", "updated_at", "id"),
     Index("ix_jobs_newest_by_state", "project", "state", "created_at", "id"),
@@ -157,7 +180,21 @@ jobs = Table(
     _newest_where_known("provider"),
     _newest_where_known("source_commit", postgresql_ops={"source_commit": "text_pattern_ops"}),
 )
-"""`checkpoint_wish` counts the times that somebody asked for a checkpoint at once."""
+"""`checkpoint_wish` counts the times that somebody asked for a checkpoint at once; `move_wish` holds the parts of the
+document that take the place of the job's once its ranks have stopped."""
+
+job_documents = Table(
+    "job_documents",
+    metadata,
+    of_job(),
+    must("version", Integer),
+    must("last_generation", BigInteger),
+    must("replaced_at", UtcTime),
+    must("spec", Json),
+    PrimaryKeyConstraint("job_id", "version"),
+)
+"""Documents that a move replaced, numbered from 1; `last_generation`: the last that ran under it, or under one before
+it. The job's own `spec` is the newest one and has no row here."""
 
 job_labels = Table(
     "job_labels",
@@ -302,6 +339,8 @@ nodes = Table(
     Index("ix_nodes_job_id", "job_id"),
     Index("ix_nodes_live", "instance", sqlite_where=text("state != 'gone'"), postgresql_where=text("state != 'gone'")),
     Index("ix_nodes_handle", "instance", "handle"),
+    Index("ix_nodes_newest", "intended_at", "id"),
+    Index("ix_nodes_gone_at", "gone_at"),
 )
 
 slots = Table(

@@ -1,11 +1,11 @@
-"""What users ask of a job: to end, to rest, to go on, to save, to be changed. Kept as desired state; steps obey it.
+"""What users ask of a job: to end, rest, go on, save, move, change. Kept as desired state; steps obey it.
 
 In one transaction `due.wake` comes before the job's row is locked: the lock order is nodes, job_due, jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from shunter_schemas.api.requests import JobPatch
@@ -19,7 +19,7 @@ from shunter_store.errors import Conflict, NotFound, RevisionChanged
 from shunter_store.job_lists import JobFilter, to_cancel
 from shunter_store.jobs import COLUMNS, JobRow
 from shunter_store.lifecycle import is_terminal
-from shunter_store.sqltypes import db_now
+from shunter_store.sqltypes import Json, db_now
 from shunter_store.tables import job_due
 from shunter_store.tables import jobs as jobs_table
 
@@ -45,6 +45,8 @@ _CANCEL_MANY = (
 )
 _PAUSE = _changing(pause_requested_at=db_now()).where(_OF_JOB)
 _RESUME = _changing(pause_requested_at=null()).where(_OF_JOB)
+_MOVE = _changing(move_wish=bindparam("parts", type_=Json), move_requested_at=db_now()).where(_OF_JOB)
+_STAY = _changing(move_wish=null(), move_requested_at=null()).where(_OF_JOB)
 _CHECKPOINT = (
     _changing(checkpoint_wish=jobs_table.c.checkpoint_wish + 1).where(_OF_JOB).returning(jobs_table.c.checkpoint_wish)
 )
@@ -131,6 +133,40 @@ def request_checkpoint(conn: Connection, job_id: str, *, by: str) -> JobRow:
         raise Conflict("not_running", f"the job is {_standing(job)}: only ranks that run can write a checkpoint")
     wish = conn.execute(_CHECKPOINT, {"job": job_id}).scalar_one()
     return _told(conn, job_id, "job.checkpoint_requested", {"by": by, "wish": wish})
+
+
+def request_move(
+    conn: Connection,
+    job_id: str,
+    resolve: Callable[[JobRow], Mapping[str, Any]],
+    *,
+    by: str,
+    revisions: Collection[int] | None = None,
+) -> JobRow:
+    """Record that the job shall go on under a changed document, and wake it. A later wish joins an earlier one.
+
+    Args:
+        resolve: the parts of the document that change, whole, by the job as it is now; may refuse.
+        revisions: those that the user would have it move from; None: whatever it is.
+
+    Raises:
+        NotFound: there is no such job.
+        RevisionChanged: the job has another revision.
+        Conflict: `job_ended` or `job_stopping`.
+    """
+    due.wake(conn, [job_id])
+    job = _locked(conn, job_id)
+    if revisions is not None and job.revision not in revisions:
+        raise RevisionChanged(job_id, job.revision)
+    _refuse_ending(job)
+    parts = dict(resolve(job)) or None
+    if job.move_wish == parts:
+        return job
+    if parts is None:  # back to what it is before anything came of the wish
+        conn.execute(_STAY, {"job": job_id})
+        return _told(conn, job_id, "job.move_withdrawn", {"by": by})
+    conn.execute(_MOVE, {"job": job_id, "parts": parts})
+    return _told(conn, job_id, "job.move_requested", {"by": by, **parts})
 
 
 def patch(conn: Connection, job_id: str, wanted: JobPatch, *, by: str, revisions: Collection[int] | None) -> JobRow:

@@ -27,6 +27,11 @@ class WorkerSettings(DataSettings):
         return self.data_dir / "run"
 
     @property
+    def epoch_file(self) -> Path:
+        """How far the database had come when this machine last saw it."""
+        return self.data_dir / "epoch.json"
+
+    @property
     def api_url_file(self) -> Path:
         """Where the API leaves its address."""
         return self.data_dir / "api-url"

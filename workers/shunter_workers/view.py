@@ -40,6 +40,8 @@ class Memory:
     """While stopping: since when no node answers."""
     pausing: int = 0
     """The generation that was told to stop for a pause; 0: none."""
+    moving: int = 0
+    """The generation that was told to stop for a move; 0: none."""
     paused_at: float | None = None
     """Since when the job rests."""
     paused_s: float = 0.0
@@ -48,6 +50,8 @@ class Memory:
     """By node id: when its provider was last asked to terminate it."""
     blocks: Sequence[Mapping[str, Any]] = ()
     """`planner.Block` as JSON, each with `until`."""
+    avoid: Sequence[Mapping[str, Any]] = ()
+    """Machines whose nodes were refused: `provider`, `machine`, `detail`, `until`."""
 
     def as_json(self) -> dict[str, Any]:
         """What is stored."""
@@ -58,10 +62,12 @@ class Memory:
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
             "pausing": self.pausing,
+            "moving": self.moving,
             "paused_at": self.paused_at,
             "paused_s": self.paused_s,
             "asked": dict(self.asked),
             "blocks": [dict(block) for block in self.blocks],
+            "avoid": [dict(entry) for entry in self.avoid],
         }
 
     def but(self, **changes: Any) -> dict[str, Any]:
@@ -130,6 +136,8 @@ class View:
     bundles: Mapping[str, BundleRow] = field(default_factory=dict)
     cost_usd: float = 0.0
     unreachable_after_s: float = 60.0
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """By node id: why a node that the core brings up itself was not accepted."""
 
     @property
     def memory(self) -> Memory:

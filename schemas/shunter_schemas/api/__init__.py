@@ -2,11 +2,24 @@
 
 from shunter_schemas.api.base import Answer, Timestamp, rfc3339
 from shunter_schemas.api.files import Artifact, ArtifactPage, Bundle, Checkpoint, CheckpointPage
+from shunter_schemas.api.fleet import (
+    CostGroup,
+    Costs,
+    FleetNode,
+    FleetPage,
+    HoldRequest,
+    Notice,
+    ProviderReading,
+    Reaping,
+    Stranger,
+)
 from shunter_schemas.api.identity import Me, ProblemKind, ReasonKind
 from shunter_schemas.api.jobs import (
     Attempt,
     Cost,
     Job,
+    JobDocument,
+    JobDocuments,
     JobNode,
     JobPage,
     JobPlan,
@@ -16,7 +29,7 @@ from shunter_schemas.api.jobs import (
     Tried,
     Waiting,
 )
-from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, RetryRequest
+from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
 from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
 from shunter_schemas.api.streams import (
     Event,
@@ -44,11 +57,18 @@ __all__ = [
     "Checkpoint",
     "CheckpointPage",
     "Cost",
+    "CostGroup",
+    "Costs",
     "Event",
     "EventPage",
+    "FleetNode",
+    "FleetPage",
+    "HoldRequest",
     "Job",
     "JobChange",
     "JobCounts",
+    "JobDocument",
+    "JobDocuments",
     "JobNode",
     "JobPage",
     "JobPatch",
@@ -61,15 +81,20 @@ __all__ = [
     "MetricSeries",
     "MetricsAnswer",
     "MetricsUpdate",
+    "MoveRequest",
+    "Notice",
     "Problem",
     "ProblemError",
     "ProblemKind",
     "Progress",
     "ProviderInfo",
     "ProviderPage",
+    "ProviderReading",
     "Readiness",
+    "Reaping",
     "ReasonKind",
     "RetryRequest",
+    "Stranger",
     "StreamMessage",
     "StreamPage",
     "Timestamp",

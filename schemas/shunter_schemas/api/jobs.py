@@ -106,7 +106,7 @@ class Attempt(Answer):
     ended_at: Timestamp | None = Field(default=None, description="When it ended.", examples=[_AT])
     how: str = Field(
         description="`running`, `done`, `failed` (by the user's program), `lost` (a node or a rank, for no fault of "
-        "the user's), `paused`, `stopped` (by a cancel or a limit); an open list.",
+        "the user's), `paused`, `moved`, `stopped` (by a cancel or a limit); an open list.",
         examples=["lost"],
     )
     reason: str | None = Field(default=None, description="A slug, where there is a reason.", examples=["preempted"])
@@ -115,6 +115,37 @@ class Attempt(Answer):
         default=(), description="Tokens of its nodes.", examples=[["shn-k3v9qa-7c2mq4x5w6z2a3bd"]]
     )
     last_step: int | None = Field(default=None, description="The last step that it reported.", examples=[120])
+    document: int = Field(
+        default=1, description="The version of the document that it ran; a move makes a new one.", examples=[1]
+    )
+    strategy: str | None = Field(default=None, description="The kind of its strategy.", examples=["ddp"])
+
+
+class JobDocument(Answer):
+    """One version of a job's document."""
+
+    version: int = Field(description="From 1 on; each move made one more.", examples=[1])
+    first_generation: int = Field(description="The first start of the gang under it.", examples=[1])
+    last_generation: int | None = Field(
+        default=None,
+        description="The last start under it; below the first where none ran. Null: it is the present one.",
+        examples=[2],
+    )
+    replaced_at: Timestamp | None = Field(
+        default=None, description="When a move put another in its place. Null: it is the present one.", examples=[_AT]
+    )
+    spec: dict[str, Any] = Field(
+        title="Document", description="The job document.", examples=[{"version": "1", "name": "tiny-lm-ddp"}]
+    )
+
+
+class JobDocuments(Answer):
+    """Every version of a job's document."""
+
+    items: tuple[JobDocument, ...] = Field(
+        description="Oldest first; the last is the present one.",
+        examples=[[{"version": 1, "first_generation": 1, "spec": {"version": "1", "name": "tiny-lm-ddp"}}]],
+    )
 
 
 class Transition(Answer):
@@ -204,6 +235,15 @@ class Job(Answer):
     pause_requested_at: Timestamp | None = Field(
         default=None, description="When somebody paused it; gone once it is resumed.", examples=[_AT]
     )
+    move_requested_at: Timestamp | None = Field(
+        default=None, description="When somebody asked for a move that is not carried out yet.", examples=[_AT]
+    )
+    move: dict[str, Any] | None = Field(
+        default=None,
+        description="The parts of the document that the move will change.",
+        examples=[{"strategy": {"kind": "fsdp"}}],
+    )
+    document: int = Field(default=1, description="The version of the document; each move makes one more.", examples=[1])
     retry_of: str | None = Field(
         default=None, description="The job whose document this one takes up again.", examples=[_JOB]
     )

@@ -13,6 +13,7 @@ from shunter_schemas.api.base import Answer
 from shunter_schemas.base import Part, text_like
 from shunter_schemas.job import LabelName, LabelValue, Priority
 from shunter_schemas.limits import Limits
+from shunter_schemas.placement import Placement
 from shunter_schemas.resources import Resources
 from shunter_schemas.states import State
 from shunter_schemas.strategies import Strategy
@@ -87,6 +88,26 @@ class RetryRequest(JobPatch):
         default=None,
         description="Instead of the job's, as a whole; a `training` goes on with any number of ranks.",
         examples=[{"gpus": 4}],
+    )
+
+
+class MoveRequest(Part):
+    """How a job goes on, from its last checkpoint: the parts of its document that change. At least one is needed."""
+
+    strategy: Strategy | None = Field(
+        default=None,
+        description="Instead of the job's, as a whole: every checkpoint of a `training` goes on under every strategy.",
+        examples=[{"kind": "fsdp"}],
+    )
+    resources: Resources | None = Field(
+        default=None,
+        description="As a merge patch (RFC 7396): what is left out stays, null takes a member away.",
+        examples=[{"gpus": 4}],
+    )
+    placement: Placement | None = Field(
+        default=None,
+        description="As a merge patch (RFC 7396): what is left out stays.",
+        examples=[{"providers": ["lambda"]}],
     )
 
 

@@ -1,4 +1,4 @@
-"""Commands that change jobs: `cancel`, `retry`, `pause`, `resume`, `checkpoint`, `update`, `delete`."""
+"""Commands that change jobs: `cancel`, `retry`, `pause`, `resume`, `checkpoint`, `move`, `update`, `delete`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ From = Annotated[
     typer.Option("--from", help="checkpoint: the last one, and the same source. Default: it, where there is one."),
 ]
 
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help='strategy.kind=fsdp, resources.gpus=4, placement.providers=["lambda"] … Repeatable; null takes away.',
+    ),
+]
 AnotherStrategy = Annotated[
     str | None,
     typer.Option(
@@ -49,6 +57,7 @@ def register(app: typer.Typer) -> None:
     command(app, "pause", panel="Jobs")(pause)
     command(app, "resume", panel="Jobs")(resume)
     command(app, "checkpoint", panel="Jobs")(checkpoint)
+    command(app, "move", panel="Jobs")(move)
     command(app, "update", panel="Jobs")(update)
     command(app, "delete", panel="Jobs")(delete)
 
@@ -137,6 +146,33 @@ def checkpoint(context: Context, job_id: JobId) -> None:
     with context.client() as client:
         _print_jobs(context, [client.checkpoint(job_id)])
     output.say(f"asked for; once it is whole it stands in: shunter checkpoints {job_id}")
+
+
+def move(context: Context, job_id: JobId, settings: Changes = None, watch: Watch = False) -> int:
+    """Ask a job to save a checkpoint and go on from it, as the same job, under a changed document."""
+    from shunter.cli import watching
+
+    with context.client() as client:
+        job = client.move(job_id, **_changes_of(client, job_id, settings or ()))
+        if watch:
+            return watching.watch_new(client, job.id, as_json=context.as_json)
+    _print_jobs(context, [job])
+    return ExitCode.SUCCEEDED
+
+
+def _changes_of(client: Client, job_id: str, settings: Sequence[str]) -> dict[str, Any]:
+    """The parts that the settings name. Knobs of a strategy without its kind are meant for the job's own one."""
+    from shunter_schemas.changes import MOVABLE
+
+    from shunter.document import with_values
+
+    changes = with_values({}, settings)
+    if not changes or changes.keys() - set(MOVABLE):
+        raise typer.BadParameter(f"give what to change, each in {', '.join(MOVABLE)}: --set strategy.kind=fsdp")
+    strategy = changes.get("strategy")
+    if isinstance(strategy, dict) and "kind" not in strategy:
+        changes["strategy"] = {**client.get(job_id).spec["strategy"], **strategy}
+    return changes
 
 
 def update(

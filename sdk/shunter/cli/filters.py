@@ -71,13 +71,13 @@ def filters_of(
         "created_by": created_by,
         "provider": provider,
         "commit": commit,
-        "created_after": _moment(since, "--since"),
-        "created_before": _moment(before, "--before"),
+        "created_after": moment_of(since, "--since"),
+        "created_before": moment_of(before, "--before"),
     }
     return {option: value for option, value in found.items() if value}
 
 
-def _moment(text: str | None, option: str) -> datetime | None:
+def moment_of(text: str | None, option: str) -> datetime | None:
     """A span before now, or a date with or without a time (of this machine's zone unless it names one)."""
     if text is None:
         return None

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shunter_schemas.api import CancelledJobs, Job, JobCounts, JobPage, JobSummary, rfc3339
+from shunter_schemas.api import CancelledJobs, Job, JobCounts, JobDocument, JobDocuments, JobPage, JobSummary, rfc3339
 
 from shunter.document import Folder, encode, folders, prepare, with_bundle
 from shunter.errors import DocumentRefused
@@ -137,6 +137,18 @@ def retry(
     """A new job from the same document."""
     body = {**({"from": start_from} if start_from else {}), **changes}
     return ask(post(Job, job_path(job_id, "retry"), _json(body), idempotency_key=idempotency_key))
+
+
+def move(job_id: str, changes: Mapping[str, Any], revision: int | None, idempotency_key: str | None) -> Flow[Job]:
+    """The same job under a changed document."""
+    headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+    path = job_path(job_id, "move")
+    return ask(post(Job, path, _json(changes), idempotency_key=idempotency_key, headers=headers))
+
+
+def documents(job_id: str) -> Flow[Sequence[JobDocument]]:
+    """Every version of a job's document."""
+    return (yield from ask(get(JobDocuments, job_path(job_id, "documents")))).items
 
 
 def update(job_id: str, changes: Mapping[str, Any], revision: int | None) -> Flow[Job]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 from litestar import Controller, Response, post
 from litestar.di import NamedDependency
-from shunter_schemas.api import CancelledJobs, CancelRequest, Job, RetryRequest
-from shunter_schemas.states import State
+from litestar.params import HeaderParameter
+from shunter_schemas.api import CancelledJobs, CancelRequest, Job, MoveRequest, RetryRequest
 from shunter_store import standings, wishes
 from shunter_store.job_lists import EVERY_JOB
 from shunter_store.jobs import JobRow
 from sqlalchemy import Connection
 
-from shunter_service import filters, submission
+from shunter_service import filters, moving, submission
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import encode
+from shunter_service.answers import asked_revisions, encode
 from shunter_service.auth import WRITE
 from shunter_service.bodies import json_body, optional_json, parsed
 from shunter_service.context import Service
 from shunter_service.job_reading import tag
+from shunter_service.moving import can_resume, runs
 from shunter_service.parameters import IdempotencyKey, JobId, checked_id
 from shunter_service.problems import ProblemError
 from shunter_service.repeating import Asked, Done, once, sent
@@ -27,6 +29,10 @@ from shunter_service.views import job_view
 
 Wish = Callable[[Connection, JobRow, str], JobRow]
 """Records it for the job, in the name of a key."""
+IfMatch = Annotated[
+    str | None,
+    HeaderParameter(name="If-Match", description="The `ETag` of the job as the client saw it: 412 if it changed."),
+]
 
 
 class JobWishesController(Controller):
@@ -112,6 +118,26 @@ class JobWishesController(Controller):
         asked = Asked(request.user, f"/v1/jobs/{job_id}/retry", idempotency_key, body)
         return sent(await submission.retry(service, asked, job_id, wanted), Job)
 
+    @post("/{job_id:str}/move", operation_id="MoveJob", status_code=202, opt={"scope": WRITE})
+    async def move(
+        self,
+        request: AnyRequest,
+        job_id: JobId,
+        service: NamedDependency[Service],
+        if_match: IfMatch = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[Job]:
+        """Checkpoint the job and let it go on under another strategy, on other resources, or elsewhere.
+
+        It stays the same job, with its steps and its curve. A change of strategy alone keeps its nodes.
+        """
+        checked_id("job", "job", job_id)
+        body = await json_body(request, service.settings.max_document_bytes)
+        wanted = parsed(body, MoveRequest)
+        asked = Asked(request.user, f"/v1/jobs/{job_id}/move", idempotency_key, body)
+        revisions = None if if_match is None else asked_revisions(if_match)
+        return sent(await moving.move(service, asked, job_id, wanted, revisions), Job)
+
 
 async def _wish(
     request: AnyRequest, service: Service, job_id: str, idempotency_key: str | None, wish: Wish
@@ -132,7 +158,7 @@ def _cancel(conn: Connection, job: JobRow, by: str) -> JobRow:
 
 
 def _pause(conn: Connection, job: JobRow, by: str) -> JobRow:
-    if _runs(job) and not _can_resume(job):
+    if runs(job) and not can_resume(job):
         raise ProblemError(
             "not_resumable",
             "the document does not say how the program's checkpoints are recognised (`workload.checkpoint`): a pause "
@@ -152,12 +178,3 @@ def _checkpoint(conn: Connection, job: JobRow, by: str) -> JobRow:
             "a script decides itself when it writes checkpoints: nothing in its document says what it could be sent",
         )
     return wishes.request_checkpoint(conn, job.id, by=by)
-
-
-def _runs(job: JobRow) -> bool:
-    return job.state in (State.STARTING, State.RUNNING, State.RECOVERING)
-
-
-def _can_resume(job: JobRow) -> bool:
-    workload = job.spec["workload"]
-    return workload["kind"] == "training" or workload.get("checkpoint") is not None

@@ -8,9 +8,9 @@ from typing import Annotated
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
-from shunter_schemas.api import Job, JobCounts, JobPage, JobPatch
+from shunter_schemas.api import Job, JobCounts, JobDocuments, JobPage, JobPatch
 from shunter_schemas.states import State
-from shunter_store import deletion, job_lists, standings, wishes
+from shunter_store import deletion, documents, job_lists, standings, wishes
 from shunter_store.api_keys import ApiKey
 from shunter_store.standings import Standing
 from sqlalchemy import Connection
@@ -26,7 +26,7 @@ from shunter_service.job_reading import tag
 from shunter_service.parameters import LARGEST, Cursor, IdempotencyKey, JobId, Limit, checked_id
 from shunter_service.problems import ProblemError, not_found
 from shunter_service.repeating import Asked, sent
-from shunter_service.views import job_view, page_json
+from shunter_service.views import documents_view, job_view, page_json
 
 IfNoneMatch = Annotated[
     str | None,
@@ -156,6 +156,19 @@ class JobsController(Controller):
             standing = await _wait(service, request.user, standing, _Seen(wait_s, tags=if_none_match))
         known = is_known(tag(standing), if_none_match)
         return unchanged(tag(standing), Job) if known else _tagged(standing)
+
+    @get("/{job_id:str}/documents", operation_id="ListDocuments")
+    async def documents(
+        self, request: AnyRequest, job_id: JobId, service: NamedDependency[Service]
+    ) -> Response[JobDocuments]:
+        """Every version of the job's document: a move makes a new one, and what ran before stays to be seen."""
+        checked_id("job", "job", job_id)
+
+        def read(conn: Connection) -> JobDocuments:
+            row = own_job(conn, request.user, job_id)
+            return documents_view(row, documents.replaced(conn, job_id))
+
+        return shaped(await service.db.aread(read))
 
     @patch("/{job_id:str}", operation_id="UpdateJob", opt={"scope": WRITE})
     async def change(

@@ -39,6 +39,10 @@ class Lock:
             raise AlreadyUp(holder, path.parent) from None
         self.describe()
 
+    def release(self) -> None:
+        """Let go before the process ends."""
+        os.close(self._fd)
+
     def describe(self, url: str | None = None) -> None:
         """Write down who holds the lock, for the message that a second supervisor prints."""
         text = json.dumps({"pid": os.getpid(), "url": url}).encode()

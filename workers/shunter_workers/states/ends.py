@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Reason
 from shunter_store.gang import Outcome, Verdict
+from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
+from shunter_workers.assignments import STOP_GRACE_S
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop
 from shunter_workers.view import View, after, seconds_until, soonest
 
@@ -22,6 +25,7 @@ LIMITS_DRIFT_S: Final = 1.0
 """So much the end of the money moves by itself from one look to the next."""
 STOP_TAKES_S: Final = 60.0
 """Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""
+DISK_FULL: Final = "disk_full"
 START_TAKES_S: Final = 600.0
 """What nodes on their own allow for the time before ranks first ran: only the service knows when that was."""
 
@@ -48,10 +52,28 @@ def stop_at_limit(view: View, now: datetime) -> Decision | None:
     if deadline is not None and now >= deadline:
         return stop(Reason.DURATION_EXCEEDED, f"limits.max_duration_s is {view.document.limits.max_duration_s:g}")
     left_s = _affordable_s(view)
-    if left_s is not None and left_s <= 0:
+    if budget_is_spent(view) or (left_s is not None and left_s <= 0):
         limit = view.document.limits.max_cost_usd
         return stop(Reason.BUDGET_EXHAUSTED, f"{view.cost_usd:.2f} USD of {limit:.2f} (limits.max_cost_usd) are spent")
     return None
+
+
+def budget_is_spent(view: View) -> bool:
+    """Whether the job has cost all that it may; also where nothing of it bills at this moment."""
+    limit = view.document.limits.max_cost_usd
+    return limit is not None and view.cost_usd >= limit
+
+
+def stop_if_too_dear(view: View, usd_per_hour: float) -> Decision | None:
+    """What is left of the budget pays for no more than the stop of such a gang: it is not even begun."""
+    limit = view.document.limits.max_cost_usd
+    if limit is None or usd_per_hour <= 0:
+        return None
+    left_usd = limit - view.cost_usd
+    if left_usd / usd_per_hour * 3600 > STOP_TAKES_S:
+        return None
+    told = f"{view.cost_usd:.2f} USD of {limit:.2f} (limits.max_cost_usd) are spent"
+    return stop(Reason.BUDGET_EXHAUSTED, f"{told}; the rest does not pay for {usd_per_hour:.2f} USD an hour")
 
 
 def duration_deadline(view: View) -> datetime | None:
@@ -87,12 +109,55 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
     verdict = view.verdict
     if verdict.outcome is Outcome.USER_FAILURE:
         return _user_failure(view, verdict, now)
+    full = [node for node in view.members if verdict.reason == DISK_FULL and node.id == verdict.node_id]
+    if full:
+        return _lose_nodes(view, now, full, DISK_FULL, f"full: {verdict.message}")
     if verdict.outcome is Outcome.NODE_FAILURE:
         return lose(view, now, verdict.reason, verdict.message)
     if verdict.outcome is Outcome.STOPPED:
         # Nobody asked for it: the node was alone until its lease ended, or reached the limit that it carries.
         return stop_at_limit(view, now) or lose(view, now, verdict.reason or "stopped", verdict.message)
     return None
+
+
+def lose_useless(view: View, now: datetime) -> Decision | None:
+    """Nodes that are there, as their providers see it, and no good any more."""
+    # Their leases are over, and the grace of their ranks: what ran there has ended. Silence alone says less.
+    silent = [node for node in view.members if (gone_at := surely_stopped_at(view, node)) and now >= gone_at]
+    if silent:
+        return _lose_nodes(view, now, silent, "node_silent", "silent beyond its lease, so it has stopped by itself")
+    stuck = [node for node in view.members if node.run_generation and is_stuck(node)]
+    return _lose_nodes(view, now, stuck, DISK_FULL, f"stuck: {is_stuck(stuck[0])}") if stuck else None
+
+
+def is_stuck(node: NodeRow) -> str:
+    """What keeps the node from writing down what happens; empty while nothing does."""
+    return str(node.status.get("stuck") or "")
+
+
+def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str, what: str) -> Settle:
+    """Recover without these nodes, which no provider calls lost."""
+    names = ", ".join(str(node.rank) for node in nodes)
+    decision = lose(view, now, reason, f"node {names} is {what}")
+    if decision.change.trigger is not Trigger.NODE_LOST:
+        return decision
+    gone = [node.id for node in nodes]
+    kept = [node.id for node in view.members if node.run_generation and node not in nodes and node not in view.lost]
+    told = [Tell(kept, Phase.STOP, view.job.generation, "recovering")] if kept else []
+    others = [write for write in decision.writes if not isinstance(write, Tell)]
+    return replace(decision, writes=[Release(gone, f"lost: {reason}"), *others, *told])
+
+
+def surely_stopped_at(view: View, node: NodeRow) -> datetime | None:
+    """When a node that is never heard again has stopped its ranks; None: it has no lease, or no agent yet."""
+    if node.lease_granted_until is None or not node.run_generation:
+        return None
+    return after(node.lease_granted_until, STOP_GRACE_S + view.unreachable_after_s)
+
+
+def next_silence_s(view: View, now: datetime) -> float | None:
+    """How long until some node counts as stopped, unless it is heard before."""
+    return soonest(*(seconds_until(surely_stopped_at(view, node), now) for node in view.members))
 
 
 def lose(view: View, now: datetime, reason: str, message: str) -> Settle:

@@ -31,9 +31,9 @@ def pause_if_asked(view: View) -> Decision | None:
     return Settle(change, memory=view.memory.but(pausing=view.job.generation, silent_since=None))
 
 
-def judge_pausing(view: View) -> Decision | None:
-    """The ranks may have ended by themselves before they heard of the pause: that counts."""
-    if view.memory.pausing != view.job.generation:
+def judge_halting(view: View) -> Decision | None:
+    """The ranks may have ended by themselves before they heard of the pause, or of the move: that counts."""
+    if view.job.generation not in (view.memory.pausing, view.memory.moving):
         return None
     if view.verdict.outcome is Outcome.DONE:
         return stop(Reason.DONE, view.verdict.message or None)

@@ -21,7 +21,9 @@ from shunter_workers.states.gang import (
     takes_orders_early,
 )
 from shunter_workers.states.giving_up import give_up
+from shunter_workers.states.moving import move_while_provisioning
 from shunter_workers.states.pausing import pause_if_asked
+from shunter_workers.states.refusing import refuse_unusable
 from shunter_workers.view import View, after, is_down, seconds_until, soonest
 
 SLOTS_AGAIN_S: Final = 1.0
@@ -35,6 +37,8 @@ def decide(view: View, now: datetime) -> Decision:
         or stop_if_asked(view)
         or stop_at_limit(view, now)
         or pause_if_asked(view)
+        or move_while_provisioning(view)
+        or refuse_unusable(view, now)
         or _give_up_if_broken(view, now)
         or _next_call(view, now)
         or _fill_gaps(view, now)

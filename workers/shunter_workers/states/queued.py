@@ -14,7 +14,8 @@ from shunter_store.steps import Change
 
 from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
-from shunter_workers.states.ends import stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_too_dear
+from shunter_workers.states.moving import move_in_queue
 from shunter_workers.states.pausing import rest
 from shunter_workers.view import View, after, resource_name, seconds_until, soonest
 
@@ -26,7 +27,13 @@ _SHOWN: Final = 20
 
 def decide(view: View, now: datetime) -> Decision:
     """Plan, and intend the whole gang; or say what is waited for."""
-    own = stop_if_asked(view) or rest(view, now) or stop_at_limit(view, now) or _stop_if_waited_long_enough(view, now)
+    own = (
+        stop_if_asked(view)
+        or move_in_queue(view)
+        or rest(view, now)
+        or stop_at_limit(view, now)
+        or _stop_if_waited_long_enough(view, now)
+    )
     if own is not None:
         return own
     if view.memory.not_before > now.timestamp():
@@ -42,6 +49,8 @@ def place_gang(view: View, now: datetime) -> Decision:
     answer = plan(view.document, market.candidates, facts, History())
     if isinstance(answer, Refusal):
         return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)
+    if (too_dear := stop_if_too_dear(view, answer.usd_per_hour)) is not None:
+        return too_dear
     ahead = market.ahead.get(resource_name(answer.instance, answer.slot_kind), ())
     if answer.shared_host and ahead:
         return _wait_in_line(view, answer, len(ahead), now)

@@ -1,6 +1,6 @@
 """`recovering`: live nodes are kept, lost ones replaced; then everything starts again from the last checkpoint.
 
-Or on request: nodes are let go, and the job rests.
+Or on request: nodes are let go, and the job rests; or it goes on under a changed document.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
-from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked
 from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
-from shunter_workers.states.pausing import come_to_rest, judge_pausing
+from shunter_workers.states.moving import clear_for_move, move_kept
+from shunter_workers.states.pausing import come_to_rest, judge_halting
 from shunter_workers.states.queued import place_gang
+from shunter_workers.states.refusing import refuse_unusable
 from shunter_workers.view import View, after, seconds_until, soonest
 
 DRAIN_WITHIN_S: Final = 60.0
@@ -30,13 +32,16 @@ SLOTS_AGAIN_S: Final = 1.0
 def decide(view: View, now: datetime) -> Decision:
     """The next thing between a lost gang and a whole one."""
     return (
-        judge_pausing(view)
+        judge_halting(view)
         or stop_if_asked(view)
         or stop_at_limit(view, now)
         or come_to_rest(view, now)
+        or clear_for_move(view, now)
+        or refuse_unusable(view, now)
         or _release_lost(view)
         or _halt_kept(view)
         or _wait_for_kept(view, now)
+        or move_kept(view)
         or _replace(view, now)
         or (start(view, now) if is_ready(view) else wait(next_limit_s(view, now)))
     )
@@ -48,8 +53,8 @@ def _release_lost(view: View) -> Decision | None:
 
 
 def _is_of_use(node: NodeRow) -> bool:
-    """Whether it came as far as to be worth keeping."""
-    return node.state is NodeState.READY
+    """Whether it came as far as to be worth keeping, and has room to go on."""
+    return node.state is NodeState.READY and not is_stuck(node)
 
 
 def _halt_kept(view: View) -> Decision | None:
@@ -69,7 +74,7 @@ def _wait_for_kept(view: View, now: datetime) -> Decision | None:
 
 def _drain_s(node: NodeRow, view: View, now: datetime) -> float:
     drained = any(facts.node_id == node.id and facts.drained for facts in view.gang.nodes)
-    if drained or not node.run_generation:
+    if drained or not node.run_generation or node.desired_phase == Phase.MUSTER:  # which it is told only after that
         return 0.0
     return seconds_until(after(node.desired_at, DRAIN_WITHIN_S), now) or 0.0
 

@@ -12,11 +12,13 @@ from shunter_workers.decisions import Decision, Settle, wait
 from shunter_workers.states.ends import (
     hold_to_limits,
     judge_gang,
+    lose_useless,
     next_limit_s,
     stop_at_limit,
     stop_if_asked,
     stop_if_done,
 )
+from shunter_workers.states.moving import move_if_asked
 from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.view import View, soonest
 
@@ -30,8 +32,10 @@ def decide(view: View, now: datetime) -> Decision:
         stop_if_done(view)
         or stop_if_asked(view)
         or judge_gang(view, now)
+        or lose_useless(view, now)
         or stop_at_limit(view, now)
         or pause_if_asked(view)
+        or move_if_asked(view)
         or hold_to_limits(view, now)
     )
     if own is not None:

@@ -9,7 +9,8 @@ from shunter_store.gang import Outcome
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Decision, Settle
+from shunter_workers.decisions import Decision, Release, Settle
+from shunter_workers.states.ends import budget_is_spent
 from shunter_workers.states.releasing import halt_and_release
 from shunter_workers.view import View
 
@@ -18,7 +19,14 @@ def decide(view: View, now: datetime) -> Decision:
     """Settle the outcome when it is known, stop and release the nodes, and end when none is left."""
     if not view.nodes:
         return Settle(Change(trigger=Trigger.NODES_GONE))
-    return _settle_outcome(view) or halt_and_release(view, now, str(view.job.reason))
+    return _settle_outcome(view) or _cut_short(view) or halt_and_release(view, now, str(view.job.reason))
+
+
+def _cut_short(view: View) -> Decision | None:
+    """A budget is a cap: once it is spent, not even a last checkpoint is waited for."""
+    if view.job.reason is not Reason.BUDGET_EXHAUSTED or not view.members or not budget_is_spent(view):
+        return None
+    return Settle(Change(next_in_s=0.0), [Release([node.id for node in view.members], str(view.job.reason))])
 
 
 def _settle_outcome(view: View) -> Decision | None:

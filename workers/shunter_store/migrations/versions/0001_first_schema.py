@@ -347,3 +347,10 @@ def upgrade() -> None:
     for name, table, columns, where in INDEXES:
         only = None if where is None else sa.text(where)
         op.create_index(name, table, columns, sqlite_where=only, postgresql_where=only)
+
+
+def downgrade() -> None:
+    for name, table, _, _ in INDEXES:
+        op.drop_index(name, table)
+    for name in reversed(TABLES):
+        op.drop_table(name)

@@ -101,6 +101,17 @@ def upgrade() -> None:
         op.create_index(name, table, columns, sqlite_where=only, postgresql_where=only, postgresql_ops=words)
 
 
+def downgrade() -> None:
+    """What the first schema has no place for goes: wishes to pause, garbage, progress of all but the newest start."""
+    for name, table, *_ in INDEXES:
+        op.drop_index(name, table)
+    _progress_by_job()
+    for name in ("garbage", "job_labels"):
+        op.drop_table(name)
+    for table, column in reversed(COLUMNS):
+        op.drop_column(table, column.name)
+
+
 def _progress_by_generation() -> None:
     if op.get_bind().dialect.name == "postgresql":
         op.drop_constraint("pk_progress", "progress")
@@ -108,6 +119,22 @@ def _progress_by_generation() -> None:
         return
     op.rename_table("progress", "progress_before")
     op.create_table("progress", *PROGRESS)
+    op.execute("INSERT INTO progress SELECT * FROM progress_before")
+    op.drop_table("progress_before")
+
+
+def _progress_by_job() -> None:
+    op.execute(
+        "DELETE FROM progress WHERE generation < "
+        "(SELECT max(generation) FROM progress AS newest WHERE newest.job_id = progress.job_id)"
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        op.drop_constraint("pk_progress", "progress")
+        op.create_primary_key("pk_progress", "progress", ["job_id"])
+        return
+    op.rename_table("progress", "progress_before")
+    by_job = [item for item in PROGRESS if not isinstance(item, sa.PrimaryKeyConstraint)]
+    op.create_table("progress", *by_job, sa.PrimaryKeyConstraint("job_id", name="pk_progress"))
     op.execute("INSERT INTO progress SELECT * FROM progress_before")
     op.drop_table("progress_before")
 

@@ -30,3 +30,10 @@ def upgrade() -> None:
         op.add_column(table, sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
     for name, table, columns in INDEXES:
         op.create_index(name, table, columns)
+
+
+def downgrade() -> None:
+    for name, table, _ in INDEXES:
+        op.drop_index(name, table)
+    for table, name in COUNTERS:
+        op.drop_column(table, name)

@@ -1,0 +1,109 @@
+"""The wish that a job goes on under another strategy, on other resources, or elsewhere; refused where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from shunter_planner import Candidate, Facts, History, Refusal, plan
+from shunter_planner.values import offer_from_json
+from shunter_schemas.api import MoveRequest
+from shunter_schemas.changes import MOVABLE, with_move
+from shunter_schemas.faults import DocumentError, Fault
+from shunter_schemas.job import JobSpec
+from shunter_schemas.states import Reason, State
+from shunter_store import providers, standings, wishes
+from shunter_store.jobs import JobRow
+from sqlalchemy import Connection
+
+from shunter_service.access import own_job
+from shunter_service.answers import encode
+from shunter_service.context import Service
+from shunter_service.job_reading import tag
+from shunter_service.problems import ProblemError
+from shunter_service.repeating import Asked, Done, once
+from shunter_service.submission import deployment_faults
+from shunter_service.views import job_view
+
+_WHERE: Final[Mapping[Reason, str]] = {Reason.INVALID: "/strategy", Reason.DOES_NOT_FIT: "/resources"}
+"""The part of the document that a plan that can never be made is told at; by default the placement."""
+
+
+async def move(
+    service: Service, asked: Asked, job_id: str, request: MoveRequest, revisions: Collection[int] | None
+) -> Done:
+    """The answer to the wish. Durable when this returns.
+
+    Raises:
+        ProblemError: 422 when nothing would change, 409 `not_resumable`.
+        DocumentError: the document would not be valid so, or no offer could ever take it; pointers into it.
+        Conflict: `job_ended`, `job_stopping`.
+        RevisionChanged: the job has another revision than those that the client saw.
+    """
+    if not request.model_fields_set & set(MOVABLE):
+        raise ProblemError("invalid_request", f"give what to change: {', '.join(MOVABLE)}")
+
+    def write(conn: Connection) -> Done:
+        own_job(conn, asked.by, job_id)
+
+        def resolve(row: JobRow) -> dict[str, Any]:
+            return _parts(conn, service, row, request)
+
+        row = wishes.request_move(conn, job_id, resolve, by=asked.by.name, revisions=revisions)
+        standing = standings.of_row(conn, row)
+        return Done(202, encode(job_view(standing)), {"ETag": tag(standing)})
+
+    return await once(service, asked, write)
+
+
+def runs(job: JobRow) -> bool:
+    """Whether ranks may have done something that would be lost without a checkpoint."""
+    return job.state in (State.STARTING, State.RUNNING, State.RECOVERING)
+
+
+def can_resume(job: JobRow) -> bool:
+    """Whether the service can tell what a new start goes on from."""
+    workload = job.spec["workload"]
+    return workload["kind"] == "training" or workload.get("checkpoint") is not None
+
+
+def _parts(conn: Connection, service: Service, job: JobRow, request: MoveRequest) -> dict[str, Any]:
+    """The parts of the document that change, whole; a wish that waits is taken as done."""
+    if runs(job) and not can_resume(job):
+        raise ProblemError(
+            "not_resumable",
+            "the document does not say how the program's checkpoints are recognised (`workload.checkpoint`): a move "
+            "would lose what it did; cancel it, and retry it from the start",
+        )
+    document = with_move({**job.spec, **(job.move_wish or {})}, request)
+    written = document.model_dump(mode="json")
+    parts = {name: written[name] for name in MOVABLE if written[name] != job.spec.get(name)}
+    if not parts and job.move_wish is None:
+        raise ProblemError("invalid_request", "the job's document says all of this already: nothing would change")
+    faults = list(deployment_faults(conn, service, document)) or _never(conn, document)
+    if faults:
+        raise DocumentError(faults)
+    return parts
+
+
+def _never(conn: Connection, document: JobSpec) -> list[Fault]:
+    """What no offer that is known would ever take; a job that trains must not be stopped for it.
+
+    Nothing is said where some provider could not be read: what it offers is not known.
+    """
+    rows = [row for row in providers.list_all(conn) if not _excluded(document, row.instance)]
+    if not rows or not all(row.ok for row in rows):
+        return []
+    offers = [
+        Candidate(row.instance, offer_from_json(offer), bool(row.capabilities.get("shared_hosts")))
+        for row in rows
+        for offer in row.offers
+    ]
+    answer = plan(document, offers, Facts(instances=[row.instance for row in rows]), History())
+    if not isinstance(answer, Refusal) or not answer.final:
+        return []
+    return [Fault(_WHERE.get(answer.reason, "/placement"), answer.detail)]
+
+
+def _excluded(document: JobSpec, instance: str) -> bool:
+    return bool(document.placement.providers) and instance not in document.placement.providers
