@@ -9,6 +9,7 @@ import os
 from typing import Any, Iterator
 
 BLOCK = 1 << 18
+FULL_BYTES = 1 << 16
 
 
 def clean(value: Any) -> Any:
@@ -92,6 +93,12 @@ def cut(text: str, limit: int = 8192) -> str:
     """The end of the text, at most `limit` bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     return text if len(data) <= limit else data[-limit:].decode("utf-8", "ignore")
+
+
+def is_full(folder: str) -> bool:
+    """Whether the disk has no room to speak of."""
+    there = os.statvfs(folder)
+    return there.f_bavail * there.f_frsize < FULL_BYTES
 
 
 def digest(path: str) -> str:

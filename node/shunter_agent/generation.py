@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shunter_agent.checkpoints import Rule, signatures
-from shunter_agent.files import clean, read_json, remove_tree, write_json
+from shunter_agent.files import clean, is_full, read_json, remove_tree, write_json
 from shunter_agent.gang import Gang
 from shunter_agent.journal import Entry
 from shunter_agent.launchers import free_port, plan_processes
@@ -20,7 +20,7 @@ from shunter_agent.resume import drop_uncommitted
 from shunter_agent.shared import Place, Shared
 from shunter_agent.shipping import Shipment
 from shunter_agent.trace import trace, trace_exception
-from shunter_agent.verdict import explain_stop, judge, only_peers_lost
+from shunter_agent.verdict import blame_disk, explain_stop, judge, only_peers_lost
 from shunter_agent.watch import Watch, exit_entries
 
 if TYPE_CHECKING:
@@ -210,6 +210,8 @@ class Generation:
             return
         verdict = judge(ends)
         assert verdict is not None
+        if verdict.failure_class == "user" and is_full(self._shared.layout.root):
+            verdict = blame_disk(verdict)
         self._end("failed", dict(verdict._asdict()))
 
     def _end_stopped(self, stop: Stop, ends: list[Any], exit_code: int | None = None) -> None:

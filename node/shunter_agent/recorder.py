@@ -25,6 +25,8 @@ class Recorder:
         self._state = state
         self._tell = tell
         self._delayed: list[Entry] = []
+        self._stuck: tuple[float, str] | None = None
+        """Since when, on the monotonic clock, records wait, and what keeps them."""
 
     def record(self, type: str, generation: int, data: dict[str, Any], within_s: float | None = None) -> None:
         """Write one record; `within_s`: the service should hear of it that soon."""
@@ -46,15 +48,23 @@ class Recorder:
             written = self._journal.append(entries)
         except OSError as error:
             self._delayed = [entry for entry in entries if entry.type in ESSENTIAL]
+            if self._delayed:
+                self._stuck = (self._stuck[0] if self._stuck else time.monotonic(), str(error))
             self._journal.dropped += len(entries) - len(self._delayed)
             trace(f"journal: {error}; {len(self._delayed)} records wait, {self._journal.dropped} dropped")
             return
+        self._stuck = None
         for record in written:
             self._state.apply(record)
         if any(entry.type in NOTABLE for entry in entries):
             within_s = 0.0
         if within_s is not None:
             self._tell(within_s)
+
+    def stuck(self, for_s: float) -> str:
+        """What keeps records from being written for so long already; empty when nothing does. For any thread."""
+        found = self._stuck
+        return found[1] if found is not None and time.monotonic() - found[0] >= for_s else ""
 
     @property
     def delayed(self) -> bool:

@@ -35,6 +35,8 @@ class Tuning(NamedTuple):
     """How long another node of the gang may take to answer on one port."""
     muster_s: float = 10.0
     """For how long a node that does not answer is called again and again."""
+    stuck_s: float = 5.0
+    """A node that cannot write down what happens says so after this: a full disk may be a matter of moments."""
     farewell_s: float = 60.0
     """How long last uploads may take before the machine is powered off."""
 

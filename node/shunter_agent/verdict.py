@@ -18,6 +18,7 @@ CLASS_OF_REASON: dict[str, str] = {
     "interrupted": "node",
     "port_taken": "node",
     "gpu_lost": "node",
+    "disk_full": "node",
     "agent_restarted": "node",
 }
 """Every other reason is the user's to look at."""
@@ -25,6 +26,7 @@ CLASS_OF_REASON: dict[str, str] = {
 _SIGNS: tuple[tuple[str, str], ...] = (
     ("out_of_memory", r"OutOfMemoryError|CUDA out of memory|can't allocate memory|(?m:^MemoryError)"),
     ("port_taken", r"EADDRINUSE|[Aa]ddress already in use"),
+    ("disk_full", r"No space left on device|Disk quota exceeded"),
     ("gpu_lost", r"uncorrectable ECC error|fallen off the bus|CUDA error: (unknown error|device not ready)"),
     (
         "peer_lost",
@@ -86,6 +88,12 @@ def judge(ends: Sequence[Ended]) -> Verdict | None:
         message=cut(f"{message}\n{detail}" if detail else message),
         exit_code=end.exit_code,
     )
+
+
+def blame_disk(verdict: Verdict) -> Verdict:
+    """The same, where the node's disk is full: programs say this in many ways, or not at all."""
+    message = cut(f"the disk of this node is full\n{verdict.message}")
+    return verdict._replace(failure_class=CLASS_OF_REASON["disk_full"], reason="disk_full", message=message)
 
 
 def only_peers_lost(ends: Sequence[Ended]) -> bool:

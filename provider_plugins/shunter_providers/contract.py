@@ -180,6 +180,8 @@ class NodeView:
     handle: str
     token: str | None
     condition: NodeCondition
+    avoid: Sequence[str] = ()
+    """Machines (`NodeView.addresses["machine"]`) whose nodes this job refused: choose others, or say `NO_CAPACITY`."""
     reason: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     billed_usd_per_hour: float | None = None
@@ -272,3 +274,5 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+    verifies: bool = True
+    """What nodes report of themselves is held against their offer; not where machines are made up (`simulated`)."""

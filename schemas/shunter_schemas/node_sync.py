@@ -183,6 +183,8 @@ class NodeStatus(_Message):
     """Records that could not be written (disk full) since the boot."""
     clock: float | None = None
     """Seconds since the epoch by the node's clock as this was written: its skew follows from it."""
+    stuck: str = Field(default="", max_length=2000)
+    """What keeps the node from writing down what happens: a full disk. The service hears of it only here."""
     muster: Muster | None = None
     """While the gang gathers, and until its ranks start."""
 

@@ -32,8 +32,8 @@ def test_gpus_are_read_from_nvidias_tool(service: NodeService, make_agent: Agent
     ]
 
 
-def test_the_record_has_the_protocols_shape() -> None:
-    found = Boot.model_validate(probe.boot_record([]))
+def test_the_record_has_the_protocols_shape(tmp_path: Path) -> None:
+    found = Boot.model_validate(probe.boot_record([], str(tmp_path)))
 
     assert found.cpus >= 1
     assert found.memory_gib > 0.1

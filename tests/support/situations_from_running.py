@@ -7,9 +7,10 @@ from typing import Any
 
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
-from shunter_schemas.states import Health, NodeState, Reason, State
+from shunter_schemas.states import FailureClass, Health, NodeState, Reason, State
 from shunter_store.gang import End
 from shunter_workers.view import Memory, View
+from support.meetings import gathered
 from support.views import (
     CLOUD_OFFER,
     NOW,
@@ -36,10 +37,38 @@ CLOUDY: dict[str, Any] = {
     "plan": as_json(plan_on(CLOUD_OFFER, num_nodes=2)),
 }
 BOTH = [on_cloud_node(), on_cloud_node(rank=1)]
+KEPT_PAIR = [replace(one, desired_phase=Phase.STOP) for one in BOTH]
 Row = tuple[str, View, list[str]]
 
 RAN_AN_HOUR: dict[str, Any] = {"started_at": ago(3600)}
+SILENT: dict[str, Any] = {"lease_s": 60.0, "lease_granted_until": ago(91), "last_sync_at": ago(151)}
+STUCK = replace(BOTH[1], status={"phase": "ended", "stuck": "[Errno 28] No space left on device"})
+FULL = part(BOTH[1], End.FAILED, failure_class=FailureClass.NODE, reason="disk_full", message="full")
 RUNNING: list[Row] = [
+    (
+        "a node cannot write down what happens",
+        view(job(State.RUNNING, **CLOUDY), BOTH[0], STUCK),
+        ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a rank failed since its node's disk is full",
+        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[part(BOTH[0]), FULL]),
+        ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a node was silent beyond its lease, its grace and more",
+        view(job(State.RUNNING, **CLOUDY), BOTH[0], replace(BOTH[1], **SILENT)),
+        ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a node was silent beyond its lease, but its ranks may still be stopping",
+        view(
+            job(State.RUNNING, **CLOUDY),
+            BOTH[0],
+            replace(BOTH[1], **{**SILENT, "lease_granted_until": ago(89)}),
+        ),
+        [],
+    ),
     ("nothing happens", view(job(State.RUNNING), node(), up=2), ["wait"]),
     ("every rank is done", view(job(State.RUNNING), node(), parts=[part(node(), End.DONE)]), ["stop done"]),
     (
@@ -202,6 +231,25 @@ RECOVERING: list[Row] = [
             market=market(OFFER, free=(3,)),
         ),
         [],
+    ),
+    (
+        "a kept node cannot write down what happens",
+        view(job(State.RECOVERING, **CLOUDY), KEPT_PAIR[0], replace(KEPT_PAIR[1], status=STUCK.status)),
+        ["release node_1"],
+    ),
+    (
+        "both nodes are kept and have come to rest",
+        view(job(State.RECOVERING, **CLOUDY), *KEPT_PAIR, parts=[part(one, drained=True) for one in BOTH]),
+        ["tell muster node_0,node_1"],
+    ),
+    (
+        "both nodes are kept and reach each other",
+        view(
+            job(State.RECOVERING, **CLOUDY),
+            *gathered(KEPT_PAIR, generation=2),
+            parts=[part(one, drained=True) for one in BOTH],
+        ),
+        ["run 2 on node_0,node_1", "nodes_ready"],
     ),
     (
         "one of two nodes is missing",

@@ -10,6 +10,7 @@ from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState, State
 from shunter_store.gang import End
 from shunter_workers.view import Memory, View
+from support.meetings import gathered, gathering
 from support.views import (
     CLOUD_OFFER,
     NOW,
@@ -82,6 +83,7 @@ QUEUED: list[Row] = [
 
 LATE = node(NodeState.CREATING)
 WAITS: dict[str, Any] = {"run_generation": 0, "desired_phase": Phase.HOLD}
+BOTH_WAIT = [on_cloud_node(rank=rank, **WAITS) for rank in (0, 1)]
 PROVISIONING: list[Row] = [
     (
         "a local node is intended",
@@ -146,11 +148,45 @@ PROVISIONING: list[Row] = [
     ),
     (
         "both nodes are ready",
+        view(job(State.PROVISIONING, **CLOUDY), *BOTH_WAIT),
+        ["tell muster node_0,node_1"],
+    ),
+    (
+        "both nodes gather, and one has not called the other yet",
+        view(job(State.PROVISIONING, **CLOUDY), *(gathering(node, desired_at=ago(5)) for node in BOTH_WAIT)),
+        ["wait 85"],
+    ),
+    (
+        "both nodes gather for too long",
+        view(job(State.PROVISIONING, **CLOUDY), *(gathering(node, desired_at=ago(91)) for node in BOTH_WAIT)),
+        ["release node_1"],
+    ),
+    (
+        "both nodes reach each other",
+        view(job(State.PROVISIONING, **CLOUDY), *gathered(BOTH_WAIT)),
+        ["run 1 on node_0,node_1", "nodes_ready"],
+    ),
+    (
+        "one node does not reach the other",
+        view(job(State.PROVISIONING, **CLOUDY), *gathered(BOTH_WAIT, faults={(1, 0): "connection refused"})),
+        ["release node_0"],
+    ),
+    (
+        "one bad node came after the other",
+        view(
+            job(State.PROVISIONING, **{**CLOUDY, "memory": Memory(create_failures=3)}),
+            *gathered(BOTH_WAIT, faults={(1, 0): "connection refused"}),
+        ),
+        ["release node_0,node_1", "capacity_lost"],
+    ),
+    (
+        "one node has less than was offered",
         view(
             job(State.PROVISIONING, **CLOUDY),
-            *(on_cloud_node(rank=rank, **WAITS) for rank in (0, 1)),
+            BOTH_WAIT[0],
+            replace(BOTH_WAIT[1], boot={"gpus": [{"name": "NVIDIA H100", "memory_gib": 79.6}]}),
         ),
-        ["run 1 on node_0,node_1", "nodes_ready"],
+        ["release node_1"],
     ),
     (
         "a refused node has to be intended again",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from shunter_planner import Plan
 from shunter_planner.values import as_json
@@ -13,36 +12,31 @@ from shunter_schemas.states import State
 from shunter_store.bundles import BundleRow
 from shunter_store.checkpoints import CheckpointRow
 from shunter_workers.assignments import bundles_of, make_orders
+from shunter_workers.mustering import Meeting, judge
 from shunter_workers.view import View
+from support.meetings import PORT, gathered
 from support.views import CLOUD_OFFER, NOW, OFFER, document, job, node, on_cloud, on_cloud_node, plan_on, view
 
 SHA = "ab" * 32
 
 
 def orders(seen: View, generation: int = 2) -> list[Assignment]:
-    return [assignment for _, assignment in make_orders(seen, seen.members, generation)]
+    met = judge(seen.members, generation) if len(seen.members) > 1 else None
+    assert met is None or isinstance(met, Meeting)
+    return [assignment for _, assignment in make_orders(seen, seen.members, generation, met)]
 
 
-def gang(generation: int = 2, **changes: Any) -> list[Assignment]:
+def test_ranks_lie_on_nodes_in_order_and_meet_at_the_first_where_the_others_reach_it() -> None:
     plan = as_json(plan_on(CLOUD_OFFER, num_nodes=2))
-    nodes = [on_cloud_node(rank=1, addresses={"private": "10.0.0.2", "interface": "eth1"}), on_cloud_node(rank=0)]
-    return orders(view(job(State.PROVISIONING, on_cloud(), plan=plan), *nodes, **changes), generation)
+    nodes = gathered([on_cloud_node(rank=1), on_cloud_node(rank=0)], generation=2)
 
-
-def test_ranks_lie_on_nodes_in_order_and_meet_at_the_first() -> None:
-    first, second = gang()
+    first, second = orders(view(job(State.PROVISIONING, on_cloud(), plan=plan), *nodes))
 
     assert [entry.ranks.node_rank for entry in (first, second)] == [0, 1]
     assert first.ranks.master_addr == second.ranks.master_addr == "10.0.0.1"
-    assert first.ranks.master_port == second.ranks.master_port >= 20_000
+    assert first.ranks.master_port == second.ranks.master_port == PORT
     assert (first.ranks.num_nodes, first.ranks.ranks_per_node, first.ranks.world_size) == (2, 2, 4)
     assert (first.ranks.gpus, second.ranks.interface) == ([0, 1], "eth1")
-
-
-def test_each_generation_meets_at_a_port_of_its_own() -> None:
-    ports = {gang(generation)[0].ranks.master_port for generation in range(1, 20)}
-
-    assert len(ports) == 19
 
 
 def test_a_node_alone_meets_itself_on_loopback_at_a_port_that_it_picks() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shunter_schemas.muster import Peer
 from shunter_schemas.node_sync import (
     Assignment,
     Desired,
@@ -20,9 +21,11 @@ from shunter_schemas.states import Health, NodeState, State
 from sqlalchemy import Connection, Double, bindparam, case, func, select, type_coerce, update
 
 from shunter_store import artifacts, checkpoints, due, events, logs, metrics
+from shunter_store.clocks import ahead
 from shunter_store.gang import End, world_size
 from shunter_store.journals import Cursor, Known, advance, is_twin
 from shunter_store.ledger_rows import COLUMNS, NodeRow
+from shunter_store.musters import peers_of
 from shunter_store.settings import Pace
 from shunter_store.signing import token_hash
 from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
@@ -184,16 +187,17 @@ def ingest(
     cursor = advance(known, request)
     told_anew = cursor.current and _tells_anew(scene, request.status)
     if cursor.fresh and scene.job_state is not None:
-        _keep(conn, scene, cursor, wake=told_anew)
+        _keep(conn, scene, cursor, wake=told_anew, skew=ahead(request.status.clock, now))
     elif told_anew:
         due.wake(conn, [scene.node.job_id])
     if cursor.current:
+    gathers = cursor.current and scene.node.desired_phase == Phase.MUSTER
         _note(conn, scene, cursor, request.status, now)
     elif cursor.fresh:
         conn.execute(_PAST, {"node": scene.node.id, "journals": cursor.past_journals})
     return Ingested(
         acknowledged=cursor.acknowledged,
-        desired=_desired(scene, cursor, request.status),
+        desired=_desired(scene, cursor, request.status, peers_of(conn, scene.node) if gathers else []),
         lease=_lease(scene.node, now),
         next_sync_s=_next_sync_s(scene, pace),
         upload_logs=scene.watched,
@@ -212,7 +216,7 @@ def _sent_away(node: NodeRow) -> Ingested:
     return Ingested(0, desired, Lease(), _TWIN_AGAIN_S, upload_logs=False)
 
 
-def _keep(conn: Connection, scene: _Scene, cursor: Cursor, *, wake: bool) -> None:
+def _keep(conn: Connection, scene: _Scene, cursor: Cursor, *, wake: bool, skew: timedelta) -> None:
     """Write the new records into their tables. Locks in the order of everybody: job_due before jobs."""
     assert cursor.fresh is not None
     job_id = scene.node.job_id
@@ -220,7 +224,7 @@ def _keep(conn: Connection, scene: _Scene, cursor: Cursor, *, wake: bool) -> Non
     told = sort_records(cursor.fresh, job_id=job_id, origin=origin)
     if cursor.fresh[0].seq == scene.gap_at:
         told.events.insert(0, ("node.journal_gap", {**origin, "before_seq": scene.gap_at}))
-    if (cursor.current and _move(conn, scene, told)) or wake:
+    if (cursor.current and _move(conn, scene, told, skew)) or wake:
         due.wake(conn, [job_id])
     told.events += _commit_checkpoints(conn, scene, told)
     if told.events:
@@ -230,12 +234,15 @@ def _keep(conn: Connection, scene: _Scene, cursor: Cursor, *, wake: bool) -> Non
     _archive(conn, job_id, cursor.journal_id, told)
 
 
-def _move(conn: Connection, scene: _Scene, told: Told) -> bool:
-    """Fold in what can move the job on; true when a step has to look. Only the current generation counts."""
+def _move(conn: Connection, scene: _Scene, told: Told, skew: timedelta) -> bool:
+    """Fold in what can move the job on; true when a step has to look. Only the current generation counts.
+
+    Ends are put down by the service's clock: who of several nodes failed first decides what the job is told.
+    """
     node, generation = scene.node, scene.job_generation
     key = {"job_id": node.job_id, "generation": generation, "node_id": node.id}
     ups = [{**key, "rank": rank, "up_at": at} for of, rank, at in told.ranks_up if of == generation]
-    ends = [_end_values(key, end, detail, at) for of, end, detail, at in told.ends if of == generation]
+    ends = [_end_values(key, end, detail, at - skew) for of, end, detail, at in told.ends if of == generation]
     drained = [{**key, "drained_at": at} for of, at in told.drained if of == generation]
     if told.boots:
         conn.execute(_BOOTED, {"node": node.id, "record": told.boots[-1].model_dump()})
@@ -268,11 +275,13 @@ def _all_up(conn: Connection, scene: _Scene) -> bool:
 
 def _tells_anew(scene: _Scene, status: NodeStatus) -> bool:
     """What a step has to see though no record says it: a stopped node came to rest, or a silent one is back."""
-    if scene.job_health is Health.UNREACHABLE:
+    if scene.job_health is Health.UNREACHABLE or status.stuck:
         return True
     stopping = scene.node.desired_phase in (Phase.STOP, Phase.RELEASE)
     unheard = scene.node.last_sync_at is None or scene.node.last_sync_at <= scene.node.desired_at
     changed = unheard or scene.node.status.get("phase") != status.phase
+    if scene.node.desired_phase == Phase.MUSTER and status.muster is not None:
+        return scene.node.status.get("muster") != status.muster.model_dump()
     return stopping and status.phase in ("idle", "drained") and changed
 
 
@@ -323,7 +332,7 @@ def _note(conn: Connection, scene: _Scene, cursor: Cursor, status: NodeStatus, n
     conn.execute(_HEARD, values)
 
 
-def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus) -> Desired:
+def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus, peers: list[Peer]) -> Desired:
     node = scene.node
     if node.state is NodeState.GONE or scene.job_state is None:
         return Desired(phase=Phase.RELEASE, generation=node.desired_generation, handle=node.handle or "")
@@ -340,6 +349,7 @@ def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus) -> Desired:
         checkpoint=scene.checkpoint_wish,
     )
 
+        peers=peers,
 
 def _lease(node: NodeRow, now: datetime) -> Lease:
     stop_in_s = None if node.stop_at is None else max(0.0, (node.stop_at - now).total_seconds())

@@ -28,6 +28,7 @@ from shunter_workers.decisions import (
     Result,
     Search,
     Terminate,
+from shunter_workers.states.refusing import avoided
     Terminated,
 )
 from shunter_workers.packing import pack_launch
@@ -86,6 +87,7 @@ class Actor:
             tags={"deployment": self._origin.deployment, "job": node.job_id, "name": view.job.name},
             offer=offer_from_json(node.offer),
             launch=launch,
+            avoid=avoided(view, node.instance),
             rank=node.rank,
             gang_size=plan.num_nodes,
             slots=plan.ranks_per_node,

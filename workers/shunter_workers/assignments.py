@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,19 +13,21 @@ from shunter_store.checkpoints import CheckpointRow
 from shunter_store.ledger import NodeRow
 
 from shunter_workers.choosing import devices_of
+from shunter_workers.mustering import Meeting
 from shunter_workers.view import View
 
 STOP_GRACE_S: Final = 30.0
 _INPUT_BUNDLE: Final = "bundle:"
 _LOOPBACK: Final = "127.0.0.1"
-_PORTS: Final = range(20_000, 30_000)
-"""Below the ports that kernels give to outgoing connections."""
 
 
-def make_orders(view: View, gang: Sequence[NodeRow], generation: int) -> list[tuple[str, Assignment]]:
-    """By node id, the part of every node of the gang in this generation."""
-    plan, members = view.plan, sorted(gang, key=lambda node: node.rank)
-    return [(node.id, _assignment(view, plan, members, node, generation)) for node in members]
+def make_orders(
+    view: View, gang: Sequence[NodeRow], generation: int, meeting: Meeting | None = None
+) -> list[tuple[str, Assignment]]:
+    """By node id, the part of every node of the gang in this generation; several nodes have met before."""
+    members = sorted(gang, key=lambda node: node.rank)
+    assert meeting is not None or len(members) == 1, "a gang of several nodes has a meeting"
+    return [(node.id, _assignment(view, _ranks(view.plan, members, node, meeting), generation)) for node in members]
 
 
 def bundles_of(document: JobSpec) -> list[str]:
@@ -40,14 +41,14 @@ def bundles_of(document: JobSpec) -> list[str]:
     return [_digest(bundle) for bundle in named]
 
 
-def _assignment(view: View, plan: Plan, members: Sequence[NodeRow], node: NodeRow, generation: int) -> Assignment:
+def _assignment(view: View, ranks: RankPlan, generation: int) -> Assignment:
     document = view.document
     source = document.source
     return Assignment(
         job_id=view.job.id,
         generation=generation,
         document=view.job.spec,
-        ranks=_ranks(plan, members, node, view.job.id, generation),
+        ranks=ranks,
         source=_bundle(view, source.id) if isinstance(source, BundleSource) else None,
         source_commit=view.job.facts.get("source_commit"),
         inputs={
@@ -60,18 +61,18 @@ def _assignment(view: View, plan: Plan, members: Sequence[NodeRow], node: NodeRo
     )
 
 
-def _ranks(plan: Plan, members: Sequence[NodeRow], node: NodeRow, job_id: str, generation: int) -> RankPlan:
-    first, alone = members[0].addresses, len(members) == 1
+def _ranks(plan: Plan, members: Sequence[NodeRow], node: NodeRow, meeting: Meeting | None) -> RankPlan:
+    """A node by itself picks its port; of several, the first has picked and holds it."""
     return RankPlan(
         node_rank=node.rank,
         num_nodes=plan.num_nodes,
         ranks_per_node=plan.ranks_per_node,
         world_size=plan.world_size,
-        master_addr=_LOOPBACK if alone else first.get("private") or first.get("public") or _LOOPBACK,
-        master_port=0 if alone else _port(job_id, generation),
+        master_addr=_LOOPBACK if meeting is None else meeting.addresses[members[0].id],
+        master_port=0 if meeting is None else meeting.master_port,
         gpus=_gpus(plan, node),
         cpu_threads_per_rank=plan.cpu_threads_per_rank,
-        interface=None if alone else node.addresses.get("interface"),
+        interface=None if meeting is None else meeting.interfaces[node.id],
     )
 
 
@@ -81,12 +82,6 @@ def _gpus(plan: Plan, node: NodeRow) -> list[int]:
     if not plan.shared_host:
         return list(range(plan.ranks_per_node))
     return devices_of(plan.offer, node.slot_indices)[: plan.ranks_per_node]
-
-
-def _port(job_id: str, generation: int) -> int:
-    """Another one for each generation: the last one may still be held by ranks that are dying."""
-    digest = hashlib.sha256(f"{job_id} {generation}".encode()).digest()
-    return _PORTS[int.from_bytes(digest[:4]) % len(_PORTS)]
 
 
 def _bundle(view: View, bundle_id: str) -> ObjectRef:

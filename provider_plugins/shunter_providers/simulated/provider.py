@@ -54,6 +54,7 @@ class SimulatedProvider:
         readiness_deadline_s=60.0,
         scan_interval_s=2.0,
         create_timeout_s=10.0,
+        verifies=False,
         bills=True,
         shares_file_system=True,
     )

@@ -20,6 +20,7 @@ from shunter_workers.view import View, is_down
 MOST_FAILURES: Final = 3
 """Create calls that fail in a row for passing reasons before the offer counts as unusable."""
 _NOT_READY_BLOCK_S: Final = 15.0
+_BAD_OFFER_BLOCK_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,16 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
     # One that never appeared says nothing of its offer: a step may have died before it made the call.
     for_s = _NOT_READY_BLOCK_S if any(node.handle is not None for node in broken) else 0.0
     return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
+
+
+def abandon(view: View, now: datetime, node: NodeRow, detail: str, reason: Reason, scope: Scope) -> Settle:
+    """What was offered is no good, for longer than a moment: plan anew without it, or recover where the job ran."""
+    if view.memory.started:
+        decision = lose(view, now, str(reason), detail)
+        if decision.change.trigger is not Trigger.NODE_LOST:
+            return decision
+        return replace(decision, writes=[Release([node.id], detail), *decision.writes])
+    return _plan_anew(view, now, node, detail, _Blocking(reason, _BAD_OFFER_BLOCK_S), scope)
 
 
 def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Settle:
