@@ -159,6 +159,8 @@ class Intent:
     user_data: str | None = None
     expires_at: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    avoid: Sequence[str] = ()
+    """Machines (`NodeView.addresses["machine"]`) whose nodes this job refused: choose others, or say `NO_CAPACITY`."""
 
 
 class NodeCondition(StrEnum):
@@ -180,8 +182,6 @@ class NodeView:
     handle: str
     token: str | None
     condition: NodeCondition
-    avoid: Sequence[str] = ()
-    """Machines (`NodeView.addresses["machine"]`) whose nodes this job refused: choose others, or say `NO_CAPACITY`."""
     reason: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     billed_usd_per_hour: float | None = None
@@ -212,6 +212,8 @@ class Capabilities:
     idempotency: str = "search_only"
     self_stop: SelfStop = SelfStop.NONE
     visibility_delay_s: float = 0.0
+    verifies: bool = True
+    """What nodes report of themselves is held against their offer; not where machines are made up (`simulated`)."""
     readiness_deadline_s: float = 600.0
     scan_interval_s: float = 15.0
     create_timeout_s: float = 60.0
@@ -274,5 +276,3 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
-    verifies: bool = True
-    """What nodes report of themselves is held against their offer; not where machines are made up (`simulated`)."""

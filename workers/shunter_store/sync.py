@@ -191,10 +191,10 @@ def ingest(
     elif told_anew:
         due.wake(conn, [scene.node.job_id])
     if cursor.current:
-    gathers = cursor.current and scene.node.desired_phase == Phase.MUSTER
         _note(conn, scene, cursor, request.status, now)
     elif cursor.fresh:
         conn.execute(_PAST, {"node": scene.node.id, "journals": cursor.past_journals})
+    gathers = cursor.current and scene.node.desired_phase == Phase.MUSTER
     return Ingested(
         acknowledged=cursor.acknowledged,
         desired=_desired(scene, cursor, request.status, peers_of(conn, scene.node) if gathers else []),
@@ -277,11 +277,11 @@ def _tells_anew(scene: _Scene, status: NodeStatus) -> bool:
     """What a step has to see though no record says it: a stopped node came to rest, or a silent one is back."""
     if scene.job_health is Health.UNREACHABLE or status.stuck:
         return True
+    if scene.node.desired_phase == Phase.MUSTER and status.muster is not None:
+        return scene.node.status.get("muster") != status.muster.model_dump()
     stopping = scene.node.desired_phase in (Phase.STOP, Phase.RELEASE)
     unheard = scene.node.last_sync_at is None or scene.node.last_sync_at <= scene.node.desired_at
     changed = unheard or scene.node.status.get("phase") != status.phase
-    if scene.node.desired_phase == Phase.MUSTER and status.muster is not None:
-        return scene.node.status.get("muster") != status.muster.model_dump()
     return stopping and status.phase in ("idle", "drained") and changed
 
 
@@ -346,10 +346,10 @@ def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus, peers: list[Peer
         handle=node.handle or "",
         assignment=Assignment.model_validate(node.assignment) if send else None,
         reason=node.desired_reason or "",
+        peers=peers,
         checkpoint=scene.checkpoint_wish,
     )
 
-        peers=peers,
 
 def _lease(node: NodeRow, now: datetime) -> Lease:
     stop_in_s = None if node.stop_at is None else max(0.0, (node.stop_at - now).total_seconds())

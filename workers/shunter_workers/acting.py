@@ -28,10 +28,10 @@ from shunter_workers.decisions import (
     Result,
     Search,
     Terminate,
-from shunter_workers.states.refusing import avoided
     Terminated,
 )
 from shunter_workers.packing import pack_launch
+from shunter_workers.states.refusing import avoided
 from shunter_workers.view import View
 
 _NOT_UP_YET: Final = "http://127.0.0.1"
@@ -87,13 +87,13 @@ class Actor:
             tags={"deployment": self._origin.deployment, "job": node.job_id, "name": view.job.name},
             offer=offer_from_json(node.offer),
             launch=launch,
-            avoid=avoided(view, node.instance),
             rank=node.rank,
             gang_size=plan.num_nodes,
             slots=plan.ranks_per_node,
             slot_indices=tuple(node.slot_indices),
             image=view.document.environment.image,
             options=view.document.placement.options.get(node.instance, {}),
+            avoid=avoided(view, node.instance),
         )
         return Created(await provider.create(intent))
 

@@ -53,8 +53,8 @@ class SimulatedProvider:
         visibility_delay_s=2.0,
         readiness_deadline_s=60.0,
         scan_interval_s=2.0,
-        create_timeout_s=10.0,
         verifies=False,
+        create_timeout_s=10.0,
         bills=True,
         shares_file_system=True,
     )
