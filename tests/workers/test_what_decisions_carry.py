@@ -13,6 +13,7 @@ from shunter_store.steps import Change
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Intend, Run, Settle
 from shunter_workers.view import Memory, View
+from support.meetings import gathered
 from support.views import (
     CLOUD_OFFER,
     NOW,
@@ -162,7 +163,7 @@ def test_rows_on_their_way_out_are_closed_while_the_job_waits_for_something_else
 def test_the_caps_hold_on_nodes_on_their_own(limits: dict[str, Any], started_at: Any, stops_in_s: float) -> None:
     spec = on_cloud(limits=limits)
     row = job(State.PROVISIONING, spec, plan=as_json(plan_on(CLOUD_OFFER, num_nodes=2)), started_at=started_at)
-    nodes = [on_cloud_node(rank=rank, run_generation=0, desired_phase=Phase.HOLD) for rank in (0, 1)]
+    nodes = gathered([on_cloud_node(rank=rank) for rank in (0, 1)])
 
     (run,) = settled(view(row, *nodes)).writes
 

@@ -1,0 +1,296 @@
+"""What goes wrong with a gang over several hosts, and what becomes of the job each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import proc
+from support.control_plane import ControlPlane
+from support.hosts import Host, Pool, lockstep
+from support.hosts.histories import (
+    assert_nothing_is_left,
+    assert_resumed_from_the_last_checkpoint,
+    await_generation,
+    committed,
+    events_of,
+    rows_of,
+)
+from support.hosts.plane import agents_on, instance, plane_on, ranks_on
+from support.trainings import document
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.trainer, pytest.mark.timeout(240)]
+
+ONE_SLOT = {"cpu_slots": 1, "cpus": 1}
+H100 = {"gpus": 1, "gpu_model": "H100", "gpu_memory_gib": 80.0, "cpus": 1}
+LEASE_S = 12.0
+GATE = "/root/gate"
+
+
+@pytest.fixture(scope="module")
+def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    hosts = four_hosts.hosts
+    instances = {
+        "pool": instance(hosts, offer=ONE_SLOT),
+        "leased": instance(hosts, offer=ONE_SLOT, lease_s=LEASE_S),
+        "skewed": instance(hosts[:2], offer=ONE_SLOT, ahead_s={hosts[1].name: 3600.0}),
+        "liars": instance(hosts, offer=H100, environment={"LD_LIBRARY_PATH": "/root/lib"}),
+    }
+    quick = {"SHUNTER_TIMING__UNREACHABLE_AFTER_S": "3", "SHUNTER_PACE__QUIET_S": "0.5"}
+    with plane_on(four_hosts, tmp_path_factory.mktemp("plane"), instances, **quick) as running:
+        yield running
+
+
+@pytest.fixture
+def pool(four_hosts: Pool, plane: ControlPlane) -> Pool:
+    """Every host as new, and nobody's."""
+    four_hosts.reset()
+    for host in four_hosts.hosts:
+        (host.folder / GATE.lstrip("/")).unlink(missing_ok=True)
+    wait_until(
+        lambda: not any((host.folder / "taken.json").exists() for host in four_hosts.hosts),
+        timeout_s=60,
+        description="the hosts of the test before are given back",
+    )
+    return four_hosts
+
+
+def training(provider: str = "pool") -> dict[str, Any]:
+    """Two ranks on two hosts that train for ever and save each second."""
+    members = {
+        "duration": {"steps": 10_000_000},
+        "checkpoint": {"every_s": 1.0, "keep": 2},
+        "log_every_steps": 50,
+        "schedule": {"kind": "constant"},
+    }
+    return {**document(**members), "resources": {"cpu_processes": 2}, "placement": {"providers": [provider]}}
+
+
+def counting(provider: str = "pool", **parts: Any) -> dict[str, Any]:
+    """Two ranks on two hosts that count together until the gate opens."""
+    return {
+        "version": "1",
+        "name": "counting",
+        "workload": {
+            "kind": "script",
+            "launcher": "torch",
+            "command": [sys.executable, str(Path(lockstep.__file__)), GATE],
+        },
+        "resources": {"cpu_processes": 2},
+        "placement": {"providers": [provider]},
+        **parts,
+    }
+
+
+def started(plane: ControlPlane, job: dict[str, Any]) -> str:
+    """A job whose ranks run, with a checkpoint where it is a training."""
+    job_id = plane.submit(job)
+    await_generation(plane, job_id, 1)
+    if job["workload"]["kind"] == "training":
+        wait_until(lambda: committed(plane, job_id), timeout_s=60, description="a checkpoint is committed")
+    return job_id
+
+
+def open_gate(plane: ControlPlane, pool: Pool, job_id: str) -> dict[str, Any]:
+    """Let the counting ranks end."""
+    for host in pool.hosts:
+        (host.folder / GATE.lstrip("/")).touch()
+    return plane.wait_for(job_id, "succeeded", timeout_s=60)
+
+
+def end(plane: ControlPlane, pool: Pool, job_id: str) -> None:
+    """Cancel a training; nothing of it may be left."""
+    plane.cancel(job_id)
+    plane.wait_for(job_id, "cancelled", timeout_s=60)
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def host_of(plane: ControlPlane, pool: Pool, job_id: str, rank: int) -> Host:
+    """The host of the newest node with this rank."""
+    name = [row for row in rows_of(plane, job_id) if row.rank == rank][-1].addresses["machine"]
+    return next(host for host in pool.hosts if host.name == name)
+
+
+def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint_and_no_node(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, training())
+
+    os.kill(ranks_on(host_of(plane, pool, job_id, 1))[0], signal.SIGKILL)
+
+    await_generation(plane, job_id, 2)
+    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
+    assert len(rows_of(plane, job_id)) == 2, "both nodes are kept"
+    (lost,) = events_of(plane, job_id, "job.recovering")
+    assert (lost["reason"], "rank 1 was killed by SIGKILL" in lost["message"]) == ("signal", True)
+    end(plane, pool, job_id)
+
+
+def test_a_host_that_loses_its_power_is_replaced_and_the_other_one_is_kept(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, training())
+    kept, dead = (host_of(plane, pool, job_id, rank) for rank in (0, 1))
+    agent = agents_on(kept)
+
+    dead.power_off()
+
+    met = await_generation(plane, job_id, 2)
+    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
+    assert {node["address"] for node in met["nodes"]} > {kept.address}
+    assert dead.address not in {node["address"] for node in met["nodes"]}
+    assert agents_on(kept) == agent, "the same agent, with its environment and data"
+    assert len(rows_of(plane, job_id)) == 3
+    end(plane, pool, job_id)
+
+
+def test_a_link_that_is_cut_for_less_than_the_lease_is_a_pause(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, counting())
+    host = host_of(plane, pool, job_id, 1)
+
+    host.cut_link()
+    wait_until(lambda: plane.job(job_id)["health"] == "unreachable", timeout_s=30, description="silence is noticed")
+    host.restore_link()
+
+    wait_until(lambda: plane.job(job_id)["health"] == "ok", timeout_s=60, description="it is back")
+    job = open_gate(plane, pool, job_id)
+    assert job["generation"] == 1
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def test_a_link_that_is_cut_for_longer_than_the_lease_costs_the_node(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, counting("leased"))
+    host = host_of(plane, pool, job_id, 1)
+
+    host.cut_link()
+
+    wait_until(lambda: not ranks_on(host), timeout_s=60, description="the node has stopped its ranks by itself")
+    met = await_generation(plane, job_id, 2, timeout_s=150)
+    assert host.address not in {node["address"] for node in met["nodes"]}
+    assert [event["reason"] for event in events_of(plane, job_id, "job.recovering")] == ["node_silent"]
+    host.restore_link()
+    open_gate(plane, pool, job_id)
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def test_nodes_whose_service_is_gone_for_longer_than_the_lease_save_and_stop(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, training("leased"))
+    hosts = [host_of(plane, pool, job_id, rank) for rank in (0, 1)]
+    before = committed(plane, job_id)[-1]
+
+    for role in ("api", "worker"):
+        plane.kill(role)
+
+    wait_until(lambda: not any(map(ranks_on, hosts)), timeout_s=60, description="the nodes stop by themselves")
+    assert all(agents_on(host) for host in hosts), "agents wait to tell of it"
+    plane.start_api()
+    plane.start_worker()
+    await_generation(plane, job_id, 2)
+    assert committed(plane, job_id)[-1] > before, "they saved before they stopped"
+    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
+    assert len(rows_of(plane, job_id)) == 2
+    end(plane, pool, job_id)
+
+
+def test_a_preemption_notice_saves_a_checkpoint_first(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, training())
+    host = host_of(plane, pool, job_id, 1)
+    before = committed(plane, job_id)[-1]
+
+    os.kill(agents_on(host)[0], signal.SIGTERM)
+
+    await_generation(plane, job_id, 2)
+    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
+    assert committed(plane, job_id)[-1] > before
+    (lost,) = events_of(plane, job_id, "job.recovering")
+    assert lost["reason"] == "interrupted"
+    end(plane, pool, job_id)
+
+
+def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, training())
+    host = host_of(plane, pool, job_id, 1)
+
+    host.fill_disk()
+
+    met = await_generation(plane, job_id, 2, timeout_s=120)
+    assert host.address not in {node["address"] for node in met["nodes"]}
+    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
+    end(plane, pool, job_id)
+
+
+def test_a_host_with_less_than_was_offered_is_refused_and_passed_over(plane: ControlPlane, pool: Pool) -> None:
+    for host in pool.hosts[1:3]:
+        _give_gpu(host)
+    job = counting("liars")
+    job["resources"] = {"gpus": 2, "nodes": 2}
+
+    job_id = started(plane, job)
+
+    (refused,) = events_of(plane, job_id, "node.refused")
+    assert refused["machine"] == "node0"
+    assert "0 GPUs of 1" in refused["detail"]
+    (met,) = events_of(plane, job_id, "gang.met")
+    assert {node["address"] for node in met["nodes"]} == {host.address for host in pool.hosts[1:3]}
+    open_gate(plane, pool, job_id)
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def test_a_host_behind_a_firewall_is_named_and_passed_over(plane: ControlPlane, pool: Pool) -> None:
+    pool.hosts[1].firewall("tcp dport 20000-65535 ct state new drop")
+
+    job_id = started(plane, counting())
+
+    (refused,) = events_of(plane, job_id, "node.refused")
+    zero, one = pool.hosts[:2]
+    assert refused["machine"] == one.name
+    assert f"node 0 ({zero.address}) cannot reach node 1: {one.address} port" in refused["detail"]
+    assert "(rendezvous): no answer" in refused["detail"]
+    (met,) = events_of(plane, job_id, "gang.met")
+    assert one.address not in {node["address"] for node in met["nodes"]}
+    open_gate(plane, pool, job_id)
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def test_torchrun_spans_hosts_and_a_lost_half_hangs_nobody(plane: ControlPlane, pool: Pool) -> None:
+    job = counting()
+    job["workload"] |= {"launcher": "torchrun", "entrypoint": str(Path(lockstep.__file__)), "arguments": [GATE]}
+    del job["workload"]["command"]
+    job_id = started(plane, job)
+
+    (launcher,) = [pid for pid in ranks_on(host_of(plane, pool, job_id, 1)) if _is_launcher(pid)]
+    os.kill(launcher, signal.SIGKILL)
+
+    await_generation(plane, job_id, 2)
+    open_gate(plane, pool, job_id)
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def test_a_wrong_clock_is_told_of_and_harms_nothing(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, counting("skewed"))
+
+    skews = events_of(plane, job_id, "node.clock_skew")
+
+    assert [(skew["node_rank"], round(skew["skew_s"], -1)) for skew in skews] == [(1, 3600)]
+    job = open_gate(plane, pool, job_id)
+    assert job["generation"] == 1
+    assert_nothing_is_left(plane, pool, job_id)
+
+
+def _is_launcher(pid: int) -> bool:
+    return b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes() and proc.lives(pid)
+
+
+def _give_gpu(host: Host) -> None:
+    """What a node looks at: NVIDIA's tool, and a driver that serves programs."""
+    tool = host.folder / "root/bin/nvidia-smi"
+    tool.parent.mkdir(exist_ok=True)
+    tool.write_text("#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559, GPU-1, 555.42'\n")
+    tool.chmod(0o755)
+    library = host.folder / "root/lib/libcuda.so.1"
+    library.parent.mkdir(exist_ok=True)
+    source = b"int cuInit(unsigned flags) { return 0; }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)], input=source, check=True)

@@ -1,0 +1,77 @@
+"""A gang's program that takes no time to start: ranks that count together over TCP, a tick every tenth of a second.
+
+    python lockstep.py GATE        (with torchrun's variables)
+
+No rank ticks before all others have. It ends when the file GATE is there on the host of rank 0. A rank that loses
+another one fails as gloo does; SIGTERM ends it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import sys
+import time
+
+
+def main(gate: pathlib.Path) -> None:
+    """Count until the gate opens."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    peers = _gather(address, world) if rank == 0 else [_join(address)]
+    over, tick = False, 0
+    while not over:
+        tick += 1
+        over = _lead(peers, gate) if rank == 0 else _follow(peers[0])
+        print(f"tick {tick} of rank {rank}", flush=True)
+        time.sleep(0.1)
+    print("over", flush=True)
+
+
+def _lead(peers: list[socket.socket], gate: pathlib.Path) -> bool:
+    over = gate.exists()
+    for peer in peers:
+        peer.sendall(b"." if over else b"+")
+    for peer in peers:
+        _hear(peer)
+    return over
+
+
+def _follow(master: socket.socket) -> bool:
+    over = _hear(master) == b"."
+    master.sendall(b"+")
+    return over
+
+
+def _gather(address: tuple[str, int], world: int) -> list[socket.socket]:
+    with socket.create_server(address) as server:
+        return [server.accept()[0] for _ in range(world - 1)]
+
+
+def _join(address: tuple[str, int]) -> socket.socket:
+    give_up_at = time.monotonic() + 60
+    while True:
+        try:
+            joined = socket.create_connection(address, 10)
+        except OSError:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.05)
+        else:
+            joined.settimeout(None)
+            return joined
+
+
+def _hear(peer: socket.socket) -> bytes:
+    try:
+        word = peer.recv(1)
+    except OSError as error:
+        raise RuntimeError(f"gloo: connection reset by peer: {error}") from error
+    if not word:
+        raise RuntimeError("gloo: connection closed by peer")
+    return word
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
