@@ -26,6 +26,7 @@ from shunter_store.settings import DataSettings
 from support import proc
 from support.waiting import wait_until
 
+_LOOPBACK = "127.0.0.1"
 TERMINAL = {"succeeded", "failed", "cancelled"}
 
 
@@ -48,6 +49,8 @@ class ControlPlane:
     redis_dir: Path
     environ: dict[str, str]
     port: int = 0
+    address: str = _LOOPBACK
+    """Where the API listens; nodes on hosts of their own reach no loopback."""
     roles: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     # --- processes ---------------------------------------------------------------------------------------------
@@ -58,8 +61,10 @@ class ControlPlane:
         wait_until(lambda: broker.ping(self.socket), description="Valkey answers")
 
     def start_api(self) -> None:
-        with socket.create_server(("127.0.0.1", self.port)) as listener:
+        with socket.create_server((self.address, self.port)) as listener:
             self.port = listener.getsockname()[1]
+            if self.address != _LOOPBACK:
+                self.environ["SHUNTER_PUBLIC_URL"] = self.url
             (self.data_dir / "api-url").write_text(f"{self.url}\n")
             command = (sys.executable, "-m", "shunter_service", "api", "--fd", str(listener.fileno()))
             self.roles["api"] = self._start("api", command, pass_fds=(listener.fileno(),))
@@ -155,7 +160,7 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     @property
     def socket(self) -> Path:
@@ -194,7 +199,7 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(data_dir: Path, **settings: str) -> Iterator[ControlPlane]:
+def control_plane(data_dir: Path, address: str = _LOOPBACK, **settings: str) -> Iterator[ControlPlane]:
     """Everything up; `settings` are variables of the environment."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
     with tempfile.TemporaryDirectory(prefix="shn") as redis_dir:  # short: a socket's path holds 108 bytes
@@ -206,7 +211,7 @@ def control_plane(data_dir: Path, **settings: str) -> Iterator[ControlPlane]:
             "PYTHONWARNINGS": "error",
             **settings,
         }
-        plane = ControlPlane(data_dir, Path(redis_dir), environ)
+        plane = ControlPlane(data_dir, Path(redis_dir), environ, address=address)
         try:
             subprocess.run([sys.executable, "-m", "shunter_service", "prepare"], env=environ, check=True)
             plane.start_redis()
