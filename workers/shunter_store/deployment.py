@@ -44,11 +44,7 @@ class Deployment:
 
 _SELECT = select(*columns_of(Deployment, deployment)).order_by(deployment.c.created_at, deployment.c.id).limit(1)
 _INSERT = PerDialect(
-    lambda insert: (
-        insert(deployment)
-        .values(confirmed_nonce=bindparam("install_nonce"), single=True, created_at=db_now(), epoch=0)
-        .on_conflict_do_nothing()
-    )
+    lambda insert: insert(deployment).values(single=True, created_at=db_now(), epoch=0).on_conflict_do_nothing()
 )
 _ADVANCE = update(deployment).values(epoch=deployment.c.epoch + 1)
 _HOLD = (
@@ -74,7 +70,8 @@ def get_or_create(conn: Connection) -> Deployment:
     """The one row; made at the first start, and the same for everybody however many start at once."""
     found = conn.execute(_SELECT).one_or_none()
     if found is None:
-        conn.execute(_INSERT.on(conn), {"id": new_deployment_id(), "install_nonce": secrets.token_hex(16)})
+        nonce = secrets.token_hex(16)
+        conn.execute(_INSERT.on(conn), {"id": new_deployment_id(), "install_nonce": nonce, "first_nonce": nonce})
         found = conn.execute(_SELECT).one()
     return Deployment(*found)
 
