@@ -1,4 +1,7 @@
-"""`python -m shunter_service up | api | prepare | keys`: the roles of this package; each imports what it needs."""
+"""`python -m shunter_service up | api | prepare | keys | activity`: the roles of this package.
+
+Each imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,10 @@ _COMMANDS = {
     "api": "shunter_service.server",
     "prepare": "shunter_service.prepare",
     "keys": "shunter_service.keys",
+    "backup": "shunter_service.backups.backup",
+    "restore": "shunter_service.backups.restore",
+    "migrate": "shunter_service.backups.migrate",
+    "activity": "shunter_service.activity",
 }
 
 

@@ -18,11 +18,13 @@ from shunter_store.objects import ObjectStore
 from shunter_store.settings import DataSettings
 
 from shunter_service.auth import KeyRing
+from shunter_service.exchanges import Exchanges
 from shunter_service.gathering import Gathering
 from shunter_service.job_reading import JobReader, job_reader
 from shunter_service.settings import ServiceSettings
 from shunter_service.streams.sharing import Sharing
 from shunter_service.tailer import Tailer
+from shunter_service.tempo import Tempo
 from shunter_service.transfers import Transfers
 from shunter_service.up import secret_files
 
@@ -49,6 +51,8 @@ class Service:
     """Accepts jobs, all that wait in one transaction."""
     reader: JobReader
     """Reads jobs, all that are asked for in one transaction."""
+    exchanges: Exchanges
+    """Takes what agents send."""
     counter: Gathering[str, Counts]
     """Counts the jobs of projects; whoever asks while it counts shares the next count."""
     signing_key: bytes
@@ -60,6 +64,7 @@ class Service:
         await self.intake.close()
         await self.reader.close()
         await self.counter.close()
+        await self.exchanges.close()
         await self.transfers.close()
         self.db.close()
 
@@ -79,6 +84,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         sharing=Sharing(),
         intake=_intake(db),
         reader=job_reader(db),
+        exchanges=Exchanges(db, Tempo(data.pace)),
         counter=_counter(db),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )

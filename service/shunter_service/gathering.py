@@ -22,12 +22,19 @@ class Gathering(Generic[A, R]):
             `run` itself raises, all of them get.
         largest: the most askers of one run.
         at_once: runs under way at the same time.
+        linger_s: how long a run waits for more askers before it begins, asked for each; None: none does.
     """
 
     def __init__(
-        self, run: Callable[[Sequence[A]], Awaitable[Sequence[R | Exception]]], *, largest: int = 64, at_once: int = 1
+        self,
+        run: Callable[[Sequence[A]], Awaitable[Sequence[R | Exception]]],
+        *,
+        largest: int = 64,
+        at_once: int = 1,
+        linger_s: Callable[[], float] | None = None,
     ) -> None:
         self._run = run
+        self._linger_s = linger_s
         self._largest = largest
         self._at_once = at_once
         self._waiting: deque[tuple[A, asyncio.Future[R]]] = deque()
@@ -57,6 +64,8 @@ class Gathering(Generic[A, R]):
             self._serving -= 1  # in the same turn of the loop in which nobody waited
 
     async def _serve_some(self) -> None:
+        if self._linger_s is not None and len(self._waiting) < self._largest and (delay_s := self._linger_s()) > 0:
+            await asyncio.sleep(delay_s)
         asked = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._largest))]
         results: Sequence[R | Exception]
         try:

@@ -9,6 +9,8 @@ import structlog
 from litestar.types import HTTPScope, Message, Scope
 from shunter_schemas.ids import new_id
 
+_SYNC = "/v1/node/sync"
+
 _log = structlog.get_logger("shunter.api")
 
 
@@ -28,7 +30,8 @@ def note_start(scope: Scope) -> None:
 async def finish_head(message: Message, scope: Scope) -> None:
     """A `before_send` hook: add the id to the head of the answer, and log the request.
 
-    Reading is logged at `debug`, so that polling clients do not fill the disk; changes and refusals at `info`.
+    Reading and agents' exchanges are logged at `debug`, so that they do not fill the disk; changes and refusals at
+    `info`.
     """
     if message["type"] != "http.response.start":
         return
@@ -39,8 +42,15 @@ async def finish_head(message: Message, scope: Scope) -> None:
         headers.append((b"allow", _methods_of(scope)))
     headers.append((b"x-request-id", request_id(scope).encode()))
     message["headers"] = headers
-    quiet = scope["method"] in ("GET", "HEAD") and message["status"] < 400
-    (_log.debug if quiet else _log.info)("request", **_facts(scope, message["status"]))
+    if _is_routine(scope) and message["status"] < 400:
+        _log.debug("request", path=scope["path"])
+    else:
+        _log.info("request", **_facts(scope, message["status"]))
+
+
+def _is_routine(scope: HTTPScope) -> bool:
+    """Reading, and what agents send every few seconds."""
+    return scope["method"] in ("GET", "HEAD") or scope["path"] == _SYNC
 
 
 def _facts(scope: HTTPScope, status: int) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from shunter_service.up import broker
 from shunter_store.database import Database
 from shunter_store.settings import DataSettings
 from support import proc
+from support.fleets import end_fleets
 from support.waiting import wait_until
 
 _LOOPBACK = "127.0.0.1"
@@ -182,6 +183,7 @@ class ControlPlane:
         for folder in self._node_folders():
             for left in folder.remains():
                 processes.send(left, signal.SIGKILL)
+        end_fleets(self.data_dir)
 
     def _node_folders(self) -> list[folders.NodeFolder]:
         """Of `local` nodes and of simulated ones."""

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from shunter_store.engines import open_engines
@@ -39,6 +39,11 @@ class Database:
         self._writer = writer
         self._reader = reader
         self._pid = os.getpid()
+        self.statements = 0
+        """Sent so far; an `executemany` counts as one. Threads may lose a count now and then, which no rate shows."""
+        self.transactions = 0
+        for engine in (writer, reader):
+            event.listen(engine, "before_cursor_execute", self._count_statement)
         self._thread = threading.local()
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="store-read")
@@ -96,6 +101,9 @@ class Database:
         self._writer.dispose()
         self._reader.dispose()
 
+    def _count_statement(self, *_: object) -> None:
+        self.statements += 1
+
     def _run(self, engine: Engine, turn: AbstractContextManager[Any], fn: Callable[[Connection], T]) -> T:
         if os.getpid() != self._pid:
             raise RuntimeError("this Database belongs to the parent process: connect again after a fork")
@@ -104,6 +112,7 @@ class Database:
             attempts += 1
             committing = False
             try:
+                self.transactions += 1
                 with turn, engine.begin() as conn:
                     result = fn(conn)
                     committing = True

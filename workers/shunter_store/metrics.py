@@ -164,20 +164,37 @@ def add_points(conn: Connection, job_id: str, generation: int, points: Sequence[
         return
     # The job's row stays locked until the transaction ends, so that the order of numbers is the order of commits.
     newest = conn.execute(_TAKE_NUMBERS, {"job": job_id, "count": len(points)}).scalar_one()
-    numbers = iter(range(newest - len(points) + 1, newest + 1))
+    first_number = newest - len(points) + 1
     key = {"job": job_id, "of_generation": generation, "chunks": sorted(by_chunk)}
     kept = {row.chunk: row for row in conn.execute(_CHUNKS, key)}
     rows = []
     for chunk, fresh in sorted(by_chunk.items()):
         before = kept.get(chunk)
-        merged = _unpack(before.points) if before is not None else {}
-        changed = [number for point in fresh if _merge(merged, point, number := next(numbers))]
-        if changed:
-            first = changed[0] if before is None else before.first_arrival
-            row = {"job_id": job_id, "generation": generation, "chunk": chunk, "points": _pack(merged)}
-            rows.append({**row, "first_arrival": first, "last_arrival": changed[-1]})
+        merged = merge_points(None if before is None else before.points, fresh, first_number)
+        first_number += len(fresh)
+        if merged is not None:
+            first = merged.first_arrival if before is None else before.first_arrival
+            row = {"job_id": job_id, "generation": generation, "chunk": chunk, "points": merged.packed}
+            rows.append({**row, "first_arrival": first, "last_arrival": merged.last_arrival})
     if rows:
         conn.execute(_PUT_CHUNK.on(conn), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A chunk with new points in it, as it is stored."""
+
+    packed: dict[str, Any]
+    first_arrival: int
+    """Of what is new."""
+    last_arrival: int
+
+
+def merge_points(packed: Mapping[str, Any] | None, fresh: Sequence[MetricPoint], first_number: int) -> Merged | None:
+    """Put new points, numbered from `first_number`, to those of their chunk; None: they say nothing new. Pure."""
+    points = {} if packed is None else _unpack(packed)
+    changed = [number for number, point in enumerate(fresh, first_number) if _merge(points, point, number)]
+    return Merged(_pack(points), changed[0], changed[-1]) if changed else None
 
 
 def series(

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, update
 
-from shunter_store import due
-from shunter_store.ledger_rows import ACCRUED, COLUMNS, NodeRow, ScannedNode
+from shunter_store import due, live_rows
+from shunter_store.ledger_rows import ACCRUED, END_INTERVAL, ScannedNode
+from shunter_store.live_rows import LiveRow
 from shunter_store.sqltypes import Json, UtcTime, db_now
 from shunter_store.tables import nodes
 
@@ -19,12 +20,6 @@ SCANS_FOR_PROOF: Final = 2
 
 _GONE: Final = "gone"
 
-_LIVE = (
-    select(*COLUMNS)
-    .where(nodes.c.instance == bindparam("of_instance"), nodes.c.state != NodeState.GONE)
-    .order_by(nodes.c.id)
-    .with_for_update(key_share=True)
-)
 _SEEN = (
     update(nodes)
     .where(nodes.c.id == bindparam("node"))
@@ -66,21 +61,25 @@ def observe_scan(  # noqa: PLR0913 - a listing and its circumstances, by keyword
     complete: bool,
     at: datetime,
     rows_before: Collection[str],
+    rows: Sequence[LiveRow] | None = None,
 ) -> list[str]:
     """Compare one listing with the ledger; wake and return the jobs whose nodes changed.
 
     A node is matched by its handle; a row without handle (an ambiguous create) by its token, and takes the handle. A
     listing counts as not showing a node only if it is complete, was made by the row's own account, and could have
-    shown it. Rows that did not change are not written.
+    shown it. Rows that did not change are neither written nor locked: agents and steps go on beside a scan.
 
     Args:
         at: when the listing began.
         rows_before: ids of the rows whose absence would mean something: read before the listing began, and old enough
             for the plugin's visibility delay.
+        rows: the open rows as they were read before the listing, to spare reading them again.
     """
     listing = _Listing(views)
     changed: set[str] = set()
-    for row in [NodeRow(*found) for found in conn.execute(_LIVE, {"of_instance": instance})]:
+    asked = live_rows.of_instance(conn, instance) if rows is None else rows
+    differing = {row.id for row in asked if _differs(row, listing.of(row))}
+    for row in live_rows.locked(conn, differing):
         view = listing.of(row)
         if view is not None and view.condition != _GONE:
             moved = _see(conn, row, view, at)
@@ -100,30 +99,49 @@ class _Listing:
         self._by_handle = {view.handle: view for view in views}
         self._by_token = {view.token: view for view in views if view.token is not None}
 
-    def of(self, row: NodeRow) -> ScannedNode | None:
+    def of(self, row: LiveRow) -> ScannedNode | None:
         if row.handle is not None:
             return self._by_handle.get(row.handle)
         return self._by_token.get(row.token)
 
 
-def _see(conn: Connection, row: NodeRow, view: ScannedNode, at: datetime) -> bool:
-    addresses = dict(view.addresses or {})
+def _differs(row: LiveRow, view: ScannedNode | None) -> bool:
+    """Whether the listing says anything that the row does not."""
+    if view is None or view.condition == _GONE:
+        return row.absent_scans < SCANS_FOR_PROOF
+    rate = view.billed_usd_per_hour
+    priced = rate is not None and rate != row.billed_usd_per_hour
+    return row.handle is None or row.absent_scans > 0 or priced or _shown(view) != _known(row)
+
+
+def _shown(view: ScannedNode) -> tuple[str | None, str | None, dict[str, str]]:
+    return view.condition, view.reason or None, dict(view.addresses or {})
+
+
+def _known(row: LiveRow) -> tuple[str | None, str | None, dict[str, str]]:
+    return row.condition, row.condition_reason, row.addresses
+
+
+def _see(conn: Connection, row: LiveRow, view: ScannedNode, at: datetime) -> bool:
     found = row.handle is None
     if found:
         state = NodeState.BOOTING if row.state in (NodeState.CREATING, NodeState.UNKNOWN) else row.state
         conn.execute(_FOUND, {"node": row.id, "new_handle": view.handle, "new_state": state})
     rate = view.billed_usd_per_hour
-    if rate is not None and rate != row.billed_usd_per_hour:
+    priced = rate is not None and rate != row.billed_usd_per_hour
+    if priced:
+        conn.execute(END_INTERVAL, {"node": row.id})
         conn.execute(_PRICED, {"node": row.id, "rate": rate})
-    shown = (view.condition, view.reason or None, addresses)
-    moved = shown != (row.condition, row.condition_reason, row.addresses)
+    shown = _shown(view)
+    moved = shown != _known(row)
     if moved or row.absent_scans:
-        values = {"shown": view.condition, "why": view.reason or None, "reached_at": addresses, "at": at}
+        values = dict(zip(("shown", "why", "reached_at"), shown, strict=True)) | {"at": at}
         conn.execute(_SEEN, {"node": row.id, **values})
-    return found or moved or row.absent_scans >= SCANS_FOR_PROOF
+    # A new price moves the end of the job's budget.
+    return found or moved or priced or row.absent_scans >= SCANS_FOR_PROOF
 
 
-def _miss(conn: Connection, row: NodeRow, at: datetime) -> bool:
+def _miss(conn: Connection, row: LiveRow, at: datetime) -> bool:
     """Count one absence more, up to the proof; true when this one completes it."""
     if row.absent_scans >= SCANS_FOR_PROOF:
         return False
@@ -133,6 +151,6 @@ def _miss(conn: Connection, row: NodeRow, at: datetime) -> bool:
     return proven
 
 
-def _past_deadline(row: NodeRow, at: datetime) -> bool:
+def _past_deadline(row: LiveRow, at: datetime) -> bool:
     """A create call that may still be under way makes absence meaningless."""
     return row.handle is not None or (row.create_deadline_at is not None and at > row.create_deadline_at)

@@ -26,6 +26,7 @@ from shunter_store.gang import End, world_size
 from shunter_store.journals import Cursor, Known, advance, is_twin
 from shunter_store.ledger_rows import COLUMNS, NodeRow
 from shunter_store.musters import peers_of
+from shunter_store.pacing import next_sync_s
 from shunter_store.settings import Pace
 from shunter_store.signing import token_hash
 from shunter_store.sqltypes import Json, PerDialect, UtcTime, db_now
@@ -34,10 +35,6 @@ from shunter_store.tables import gang_nodes, gang_ranks, jobs, nodes, watches
 
 _DEFAULT_PACE: Final = Pace()
 _TWIN_AGAIN_S: Final = 60.0
-_SETTLING_S: Final = 30.0
-"""After this long without a change of what is desired, a node that holds or starts need not come every 0.2 s."""
-
-_CHANGING: Final = frozenset({State.QUEUED, State.PROVISIONING, State.STARTING, State.RECOVERING, State.STOPPING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,13 @@ def ingest(
         acknowledged=cursor.acknowledged,
         desired=_desired(scene, cursor, request.status, peers_of(conn, scene.node) if gathers else []),
         lease=_lease(scene.node, now),
-        next_sync_s=_next_sync_s(scene, pace),
+        next_sync_s=next_sync_s(
+            pace,
+            desired_phase=scene.node.desired_phase,
+            job_state=scene.job_state,
+            desired_age_s=scene.desired_age_s,
+            watched=scene.watched,
+        ),
         upload_logs=scene.watched,
     )
 
@@ -354,10 +357,3 @@ def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus, peers: list[Peer
 def _lease(node: NodeRow, now: datetime) -> Lease:
     stop_in_s = None if node.stop_at is None else max(0.0, (node.stop_at - now).total_seconds())
     return Lease(expires_in_s=node.lease_s, stop_in_s=stop_in_s)
-
-
-def _next_sync_s(scene: _Scene, pace: Pace) -> float:
-    changing = scene.node.desired_phase != Phase.RUN or scene.job_state in _CHANGING
-    if changing:
-        return pace.changing_s if scene.desired_age_s < _SETTLING_S else pace.watched_s
-    return pace.watched_s if scene.watched else pace.quiet_s

@@ -32,6 +32,8 @@ class Claimer:
         """Also those that have stepped and look for more; a task that nobody holds may vanish."""
         self._claiming = asyncio.Lock()
         self._open = True
+        self.steps = 0
+        """Begun so far."""
 
     async def pull(self) -> int:
         """Claim as many jobs as there is room for and begin to step them; returns how many."""
@@ -42,6 +44,7 @@ class Claimer:
             claims = await self._database.awrite(
                 lambda conn: due.claim(conn, owner=self._owner, limit=room, lease_s=self._lease_s)
             )
+            self.steps += len(claims)
             for claim in claims:
                 task = asyncio.create_task(self._run(claim))
                 self._running.add(task)

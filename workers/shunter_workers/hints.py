@@ -27,6 +27,8 @@ class Hints:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hints")
         self._hanging: asyncio.Future[int] | None = None
         self._down = False
+        self.sent = 0
+        """Messages published so far."""
 
     async def publish(self, wanted: int) -> bool:
         """Leave up to `wanted` hints; False: the broker cannot be reached."""
@@ -53,6 +55,7 @@ class Hints:
             count = max(0, min(wanted, self._most - queued))
             for _ in range(count):
                 self._app.send_task(TASK, queue=QUEUE, producer=producer, retry=False)
+                self.sent += 1
         return count
 
     def _note(self, *, down: bool, cause: str = "") -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from shunter_store import deployment
+from shunter_store import activity, deployment
 from shunter_store.database import Database
 
 from shunter_workers.settings import WorkerSettings
@@ -47,6 +47,7 @@ class Runtime:
     def hint(self) -> None:
         """Claim what is due; the loop does it while the caller goes on."""
         if self._staff is not None:
+            self._staff.hints_taken += 1
             self._call(self._staff.claimer.pull_quietly())
 
     def stop(self) -> None:
@@ -57,6 +58,7 @@ class Runtime:
             _log.exception("did not stop in good order; leases run out by themselves")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=2.0)
+        activity.forget(self._settings.run_dir)
         with suppress(OSError):
             self._alive.unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ blocks for a moment at most.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, fields
@@ -24,7 +25,11 @@ CREATE INDEX IF NOT EXISTS entries_by_end ON entries (gone_at);
 CREATE INDEX IF NOT EXISTS entries_by_token ON entries (token);
 CREATE TABLE IF NOT EXISTS calls (number INTEGER PRIMARY KEY, at, account, verb, subject, fault);
 CREATE TABLE IF NOT EXISTS rules (script, position, met, struck, PRIMARY KEY (script, position));
+CREATE INDEX IF NOT EXISTS entries_to_start ON entries (boots_at) WHERE NOT started AND NOT cleared;
+CREATE INDEX IF NOT EXISTS entries_to_clear_by_end ON entries (gone_at) WHERE started AND NOT cleared;
+CREATE INDEX IF NOT EXISTS entries_to_clear_by_loss ON entries (preempted_at) WHERE started AND NOT cleared;
 """
+_NEWEST = "entries_to_clear_by_loss"
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM entries"  # noqa: S608  # our own column names
 
 
@@ -50,9 +55,10 @@ class Books:
         """A transaction that waits for others and is all or nothing."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rules'").fetchone():
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NEWEST,)).fetchone():
                 connection.executescript(_SCHEMA)
-            connection.execute("PRAGMA synchronous=NORMAL")
+            # A killed process loses nothing by it, and a machine that loses power loses a rehearsal.
+            connection.execute("PRAGMA synchronous=OFF")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield Page(connection)
@@ -118,6 +124,39 @@ class Page:
     def living(self, at: float) -> list[Entry]:
         """Everything that exists at a time, of all accounts."""
         return self._entries("WHERE gone_at > ? AND preempted_at > ?", at, at)
+
+    def taken(self, at: float) -> Counter[tuple[str, str]]:
+        """How many nodes exist at a time, by type and region."""
+        counted = self._run(
+            "SELECT instance_type, region, count(*) FROM entries WHERE gone_at > ? AND preempted_at > ? "
+            "AND kind = 'node' GROUP BY instance_type, region",
+            (at, at),
+        )
+        return Counter({(kind, region): count for kind, region, count in counted})
+
+    def gpus_of(self, account: str, at: float) -> int:
+        """GPUs of the nodes that an account has at a time."""
+        summed = self._run(
+            "SELECT coalesce(sum(gpus), 0) FROM entries WHERE gone_at > ? AND preempted_at > ? "
+            "AND kind = 'node' AND account = ?",
+            (at, at, account),
+        )
+        return int(summed.fetchone()[0])
+
+    def to_start(self, at: float) -> list[Entry]:
+        """Nodes that have booted, whose agents do not live yet."""
+        where = "WHERE NOT started AND NOT cleared AND boots_at <= ? AND gone_at > ? AND preempted_at > ?"
+        return self._entries(f"{where} AND launch <> '' AND NOT fails", at, at, at)
+
+    def to_clear(self, at: float) -> list[str]:
+        """Handles of nodes that are gone, whose agents are still played."""
+        asked = "SELECT handle FROM entries WHERE started AND NOT cleared AND "
+        gone = self._run(f"{asked} gone_at <= ? UNION {asked} preempted_at <= ?", (at, at))
+        return [handle for (handle,) in gone]
+
+    def playing(self, at: float) -> list[Entry]:
+        """Nodes that exist and whose agents were started."""
+        return self._entries("WHERE gone_at > ? AND preempted_at > ? AND started AND NOT cleared", at, at)
 
     def unfinished(self) -> list[Entry]:
         """Entries whose agents the hypervisor still has to start, to warn or to end."""

@@ -22,6 +22,8 @@ from shunter_providers.simulated.books import Books
 from shunter_providers.simulated.entries import Entry
 from shunter_providers.simulated.making import unpack
 
+_AT_ONCE = 16
+"""Nodes that are started or ended at the same time."""
 _NO_OFFER = Offer("", "", "", Price(billed=False))
 
 
@@ -38,12 +40,21 @@ class Hypervisor:
         with self._alone() as alone:
             if not alone:
                 return
-            for entry in await asyncio.to_thread(self._unfinished):
-                await self._tend_one(entry, at)
+            room = asyncio.Semaphore(_AT_ONCE)
+            due = await asyncio.to_thread(self._unfinished)
+            results = await asyncio.gather(*(self._tend_in(room, entry, at) for entry in due), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     def folder(self, handle: str) -> NodeFolder:
         """Where a node's files are."""
         return folders.find(self._root, handle)
+
+    async def _tend_in(self, room: asyncio.Semaphore, entry: Entry, at: float) -> None:
+        """A node takes seconds to start or to end; others are not made to wait for it."""
+        async with room:
+            await self._tend_one(entry, at)
 
     async def _tend_one(self, entry: Entry, at: float) -> None:
         folder = self.folder(entry.handle)

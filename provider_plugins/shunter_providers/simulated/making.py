@@ -37,12 +37,12 @@ def require_room(settings: SimulatedSettings, page: Page, intent: Intent, at: fl
         ProviderError: `NO_CAPACITY` or `QUOTA`, for the region.
     """
     kind, region = wanted(settings, intent)
-    living = [entry for entry in page.living(at) if entry.kind == "node"]
-    here = sum((entry.instance_type, entry.region) == (kind.name, region.name) for entry in living)
-    if market.free_nodes(settings, kind, region, here, at) < 1:
+    if market.free_nodes(settings, kind, region, page.taken(at)[kind.name, region.name], at) < 1:
         raise ProviderError(Fault.NO_CAPACITY, f"no {kind.name} left in {region.name}", scope=Scope.REGION)
-    gpus = sum(entry.gpus for entry in living if entry.account == settings.account) + kind.gpus
-    if settings.quota_gpus is not None and gpus > settings.quota_gpus:
+    if settings.quota_gpus is None:
+        return
+    gpus = page.gpus_of(settings.account, at) + kind.gpus
+    if gpus > settings.quota_gpus:
         detail = f"{gpus} GPUs asked for, the quota is {settings.quota_gpus}"
         raise ProviderError(Fault.QUOTA, detail, scope=Scope.ACCOUNT)
 
@@ -72,7 +72,7 @@ def make_node(settings: SimulatedSettings, intent: Intent, number: int, at: floa
         asked_at=None,
         stuck_until=0.0,
         gone_at=NEVER,
-        launch=pack(intent.launch) if settings.nodes == "agents" else "",
+        launch=_kept_launch(settings, intent.launch),
     )
     return entry if rule is None else _spoilt(entry, rule)
 
@@ -105,6 +105,13 @@ def unpack(text: str) -> Launch:
     read = json.loads(text)
     files = {name: base64.b64decode(content) for name, content in read["files"].items()}
     return Launch(read["argv"], files, read["environment"])
+
+
+def _kept_launch(settings: SimulatedSettings, launch: Launch) -> str:
+    """What the node needs to come up: everything, or for a fleet what an agent is told at birth."""
+    if settings.nodes == "agents":
+        return pack(launch)
+    return launch.files.get("launch.json", b"").decode() if settings.nodes == "fleet" else ""
 
 
 def _spoilt(entry: Entry, rule: Rule) -> Entry:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
@@ -26,7 +24,9 @@ from shunter_providers.contract import (
 )
 from shunter_providers.simulated import faults, making, market
 from shunter_providers.simulated.books import Books, Page
+from shunter_providers.simulated.clock import CloudClock
 from shunter_providers.simulated.faults import Counts, Kind, Rule, Verb
+from shunter_providers.simulated.fleet.keeper import Keeper
 from shunter_providers.simulated.hypervisor import Hypervisor
 from shunter_providers.simulated.settings import read_settings
 
@@ -49,6 +49,7 @@ class SimulatedProvider:
     capabilities: ClassVar[Capabilities] = Capabilities(
         bootstrap="launch",
         idempotency="search_only",
+        capacities=("on_demand", "spot"),
         self_stop=SelfStop.ENDS_BILLING,
         visibility_delay_s=2.0,
         readiness_deadline_s=60.0,
@@ -64,8 +65,10 @@ class SimulatedProvider:
         home = Path(instance.data_dir) / "simulated"
         name = self._settings.cloud or instance.name
         self.books = Books(home / f"{name}.sqlite")
+        self._clock = CloudClock(home, name)
         self._script = home / f"{name}.faults.json"
         self._hypervisor = Hypervisor(self.books, home / f"{name}.nodes", self._settings.spot_notice_s)
+        self._keeper = Keeper(home, name, self._settings)
 
     async def whoami(self) -> Identity:
         """The account of the settings."""
@@ -75,9 +78,8 @@ class SimulatedProvider:
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         """Every type in every region, at the prices and with the capacity of this moment."""
         await self._call("offers")
-        at = time.time()
-        living = await self._in_books(lambda page: page.living(at))
-        taken = Counter((entry.instance_type, entry.region) for entry in living if entry.kind == "node")
+        at = self._clock.now()
+        taken = await self._in_books(lambda page: page.taken(at))
         return market.make_offers(self._settings, taken, at)
 
     async def create(self, intent: Intent) -> str:
@@ -95,7 +97,7 @@ class SimulatedProvider:
         """The node as the cloud sees it now."""
         met = await self._call("get", handle)
         await self._tend()
-        at = time.time()
+        at = self._clock.now()
         entry = await self._in_books(lambda page: page.entry(handle))
         _lose_reply(met)
         if entry is None or at < entry.visible_at:
@@ -106,7 +108,7 @@ class SimulatedProvider:
         """Nodes and left-over disks of the deployment in this account."""
         met = await self._call("list_owned", deployment)
         await self._tend()
-        at = time.time()
+        at = self._clock.now()
         entries = await self._in_books(lambda page: page.of_deployment(deployment, self._settings.account, at))
         _lose_reply(met)
         return [entry.view(at) for entry in entries if entry.visible_at <= at]
@@ -123,7 +125,7 @@ class SimulatedProvider:
         """Nothing is held open."""
 
     def _made(self, page: Page, intent: Intent, met: _Met) -> list[str]:
-        at = time.time()
+        at = self._clock.now()
         known = [entry.handle for entry in page.by_token(intent.token) if entry.exists(at) and entry.visible_at <= at]
         if known and not met.is_hit_by(Kind.TWIN):
             return known
@@ -138,7 +140,7 @@ class SimulatedProvider:
         return [entry.handle]
 
     def _ended(self, page: Page, handle: str, met: _Met) -> bool:
-        at = time.time()
+        at = self._clock.now()
         entry = page.entry(handle)
         if entry is None or not entry.exists(at):
             return True
@@ -152,7 +154,7 @@ class SimulatedProvider:
         elif entry.gone_at > at and entry.stuck_until <= at:
             page.change(handle, gone_at=min(entry.gone_at, at + self._settings.terminate_s))
         now = page.entry(handle)
-        return now is None or not now.exists(time.time())
+        return now is None or not now.exists(self._clock.now())
 
     async def _call(self, verb: Verb, subject: str = "", region: str | None = None) -> _Met:
         """Write the call down and let the fault script have it.
@@ -175,7 +177,7 @@ class SimulatedProvider:
 
     def _meet(self, page: Page, rules: Sequence[Rule], verb: Verb, what: tuple[str, str | None]) -> _Met:
         subject, region = what
-        number = page.note_call(time.time(), self._settings.account, verb, subject)
+        number = page.note_call(self._clock.now(), self._settings.account, verb, subject)
         script = faults.digest(rules)
         for position, rule in enumerate(rules):
             if not faults.fits(rule, verb, region):
@@ -190,7 +192,9 @@ class SimulatedProvider:
 
     async def _tend(self) -> None:
         if self._settings.nodes == "agents":
-            await self._hypervisor.tend(time.time())
+            await self._hypervisor.tend(self._clock.now())
+        elif self._settings.nodes == "fleet":
+            await self._keeper.tend()
 
     async def _in_books(self, work: Callable[[Page], _T]) -> _T:
         def run() -> _T:

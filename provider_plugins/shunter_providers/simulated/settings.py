@@ -60,6 +60,39 @@ _TYPES = (
 )
 
 
+class FleetSettings(_Part):
+    """How the agents of a fleet behave. Times in seconds; shares between 0 and 1."""
+
+    prepare_s: float = Field(default=0.5, ge=0)
+    """From the order to run until the ranks are up."""
+    run_s: float | None = Field(default=None, gt=0)
+    """How long a training runs; None: until it is stopped. The document's variable `SIMULATED_RUN_S` comes first."""
+    run_jitter: float = Field(default=0.0, ge=0)
+    """Trainings run longer by up to this share."""
+    stop_s: float = Field(default=0.5, ge=0)
+    """From the order to stop until the ranks are down."""
+    step_s: float = Field(default=1.0, gt=0)
+    """One step of a training. Each is one metric point."""
+    log_every_s: float | None = Field(default=60.0, gt=0)
+    """Log chunks go up this often, and at the end; None: at the end only."""
+    checkpoint_every_s: float | None = Field(default=None, gt=0)
+    """None: only when stopped, done, or asked for one."""
+    failing: float = Field(default=0.0, ge=0, le=1)
+    """This share of the nodes' programs fails at its end."""
+    lost: float = Field(default=0.0, ge=0, lt=1)
+    """This share of the exchanges reaches the service, and the answer is lost."""
+    duplicated: float = Field(default=0.0, ge=0, lt=1)
+    """This share is sent twice."""
+    late: float = Field(default=0.0, ge=0, lt=1)
+    """This share is `late_s` under way."""
+    late_s: float = Field(default=5.0, ge=0)
+    connections: int = Field(default=64, ge=1, le=4096)
+    """Kept by all agents together, as behind a proxy: so many exchanges may be under way."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    idle_exit_s: float = Field(default=30.0, gt=0)
+    """A fleet without any node to play ends after this; the next create starts it again."""
+
+
 class SimulatedSettings(_Part):
     """Times in seconds."""
 
@@ -71,8 +104,11 @@ class SimulatedSettings(_Part):
         Region(name="eu-sim", jurisdiction="DE"),
         Region(name="us-sim", jurisdiction="US"),
     )
-    nodes: Literal["agents", "bare"] = "agents"
-    """`agents`: real agent processes on this machine. `bare`: entries in the ledger only."""
+    nodes: Literal["agents", "fleet", "bare"] = "agents"
+    """`agents`: real agent processes on this machine. `fleet`: one process that plays the agents of all nodes, for
+    thousands of them. `bare`: entries in the ledger only."""
+    fleet: FleetSettings = FleetSettings()
+    """How the fleet's agents behave."""
     quota_gpus: int | None = Field(default=None, ge=0)
     boot_s: float = Field(default=1.0, ge=0)
     boot_jitter_s: float = Field(default=0.0, ge=0)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from litestar import Controller, Request, Response, post
 from litestar.di import NamedDependency
 from shunter_schemas.node_sync import GrantAnswer, GrantRequest, SyncAnswer
 from shunter_schemas.states import NodeState
-from shunter_store import signing, sync
+from shunter_store import signing
+from shunter_store.beats import Exchange
 from shunter_store.ledger import NodeRow
-from sqlalchemy import Connection
 
 from shunter_service.answers import M, raw
 from shunter_service.auth import bearer
 from shunter_service.bodies import limited
 from shunter_service.context import Service
+from shunter_service.exchanges import node_of, unknown
 from shunter_service.node_messages import read_message, read_sync
 from shunter_service.problems import ProblemError
 
@@ -33,18 +33,10 @@ class NodeController(Controller):
 
     @post("/sync", status_code=200)
     async def sync(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[SyncAnswer]:
-        """Take what the agent's journal has new, and say what is wanted of the node: one transaction."""
+        """Take what the agent's journal has new, and say what is wanted of the node."""
         token = _token(request)
         message = read_sync(await limited(request, service.settings.max_sync_bytes))
-
-        def exchange(conn: Connection) -> SyncAnswer:
-            node = _node(conn, token)
-            if node.token != message.node:
-                raise ProblemError("forbidden", "the token is that of another node")
-            now, pace = datetime.now(UTC), service.data.pace
-            return sync.ingest(conn, node, message, now=now, pace=pace).answer()
-
-        return _message(await service.db.awrite(exchange))
+        return _message(await service.exchanges.take(Exchange(token, message)))
 
     @post("/grants", status_code=200)
     async def grants(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[GrantAnswer]:
@@ -52,7 +44,7 @@ class NodeController(Controller):
         token = _token(request)
         body = await limited(request, service.settings.max_document_bytes)
         wanted = read_message(GrantRequest, body)
-        node = await service.db.aread(lambda conn: _node(conn, token))
+        node = await service.db.aread(lambda conn: node_of(conn, token))
         if node.state is NodeState.GONE:
             raise ProblemError("node_gone", "this node was released; nothing more is wanted of it")
         until = time.time() + service.settings.grant_s
@@ -81,21 +73,8 @@ def _message(message: M) -> Response[M]:
 def _token(request: AnyRequest) -> str:
     token = bearer(request)
     if token is None:
-        raise _unknown()
+        raise unknown()
     return token
-
-
-def _node(conn: Connection, token: str) -> NodeRow:
-    node = sync.node_by_sync_token(conn, token)
-    if node is None:
-        raise _unknown()
-    return node
-
-
-def _unknown() -> ProblemError:
-    return ProblemError(
-        "unauthorized", "no node has this token", headers={"WWW-Authenticate": 'Bearer realm="shunter node"'}
-    )
 
 
 def _may_write(node: NodeRow, key: str) -> bool:

@@ -12,20 +12,24 @@ from typing import Final
 from shunter_providers.contract import Capabilities, NodeView, Provider, ProviderError
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
-from shunter_store import ledger
+from shunter_store import ledger, live_rows
 from shunter_store.database import Database
-from shunter_store.ledger import NodeRow, ScannedNode
+from shunter_store.ledger import ScannedNode
+from shunter_store.live_rows import LiveRow
 from shunter_store.sqltypes import now_as_time
 from shunter_store.tables import nodes
 from sqlalchemy import Connection, bindparam, or_, select
 
 from shunter_workers.accounts import Accounts
-from shunter_workers.duties.reaper import Reaper
+from shunter_workers.duties.reaper import Reaper, Reaping
+from shunter_workers.witness import Witness
 
 LIST_WITHIN_S: Final = 30.0
 AFTER_AN_ERROR_S: Final = 15.0
 QUICK_FACTOR: Final = 0.2
 """While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
+LARGEST_SHARE: Final = 0.2
+"""Of the time that a scanner may spend on scans: where there are thousands of nodes, scans take long."""
 
 _NOW = select(now_as_time())
 _LEAVING = (
@@ -43,64 +47,88 @@ _log = logging.getLogger(__name__)
 class Scanner:
     """One per provider instance."""
 
-    def __init__(
-        self, database: Database, registry: Registry, accounts: Accounts, *, instance: str, deployment: str
+    def __init__(  # noqa: PLR0913 - by keyword
+        self,
+        database: Database,
+        registry: Registry,
+        accounts: Accounts,
+        *,
+        instance: str,
+        deployment: str,
+        witness: Witness | None = None,
+        reaping: Reaping = "end",
     ) -> None:
         self._database = database
         self._registry = registry
         self._accounts = accounts
-        self._instance = instance
+        self.instance = instance
+        self.scans = 0
+        """Made so far."""
         self._deployment = deployment
-        self._reaper = Reaper(database, instance)
+        self._reaper = Reaper(database, instance, witness=witness, reaping=reaping)
         self._scan_at = 0.0
 
     async def work(self) -> float:
         """A scan if one is due; returns when to look whether one is."""
+        provider: Provider | None = None
         try:
-            provider = self._registry.get(self._instance)
+            provider = self._registry.get(self.instance)
+            began = time.monotonic()
             quick_s = provider.capabilities.scan_interval_s * QUICK_FACTOR
-            if time.monotonic() >= self._scan_at or await self._database.aread(self._somebody_waits):
+            if began >= self._scan_at or await self._database.aread(self._somebody_waits):
                 await self._scan(provider)
-                self._scan_at = time.monotonic() + provider.capabilities.scan_interval_s
+                took_s = time.monotonic() - began
+                self._scan_at = began + max(provider.capabilities.scan_interval_s, took_s / LARGEST_SHARE)
+                quick_s = max(quick_s, took_s / LARGEST_SHARE - took_s)
         except ProviderError as exc:
-            _log.warning("%s cannot be scanned: %s", self._instance, exc)
+            _log.warning("%s cannot be scanned: %s", self.instance, exc)
+            await self._reaper.failed(provider, str(exc))
             return exc.retry_after_s or AFTER_AN_ERROR_S
         except TimeoutError:
-            _log.warning("%s did not list its nodes within %.0f s", self._instance, LIST_WITHIN_S)
+            _log.warning("%s did not list its nodes within %.0f s", self.instance, LIST_WITHIN_S)
+            await self._reaper.failed(provider, f"did not list its nodes within {LIST_WITHIN_S:.0f} s")
             return AFTER_AN_ERROR_S
         return quick_s
 
     async def _scan(self, provider: Provider) -> None:
+        self.scans += 1
         rows, at = await self._database.aread(self._rows)
-        account = await self._accounts.of(self._instance)
+        account = await self._accounts.of(self.instance)
         async with asyncio.timeout(LIST_WITHIN_S):
             views = await provider.list_owned(self._deployment)
         if rows:
             before = _could_be_listed(rows, provider.capabilities, at)
-            await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before))
-        await self._reaper.tend(provider, rows, views, account)
+            await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before, rows))
+        await self._reaper.tend(provider, rows, views, account, at)
 
     def _somebody_waits(self, conn: Connection) -> bool:
-        return conn.execute(_LEAVING, {"instance": self._instance}).scalar() is not None
+        return conn.execute(_LEAVING, {"instance": self.instance}).scalar() is not None
 
-    def _rows(self, conn: Connection) -> tuple[list[NodeRow], datetime]:
-        return ledger.of_instance(conn, self._instance), conn.execute(_NOW).scalar_one()
+    def _rows(self, conn: Connection) -> tuple[list[LiveRow], datetime]:
+        return live_rows.of_instance(conn, self.instance), conn.execute(_NOW).scalar_one()
 
-    def _observe(
-        self, conn: Connection, account: str, views: Sequence[NodeView], at: datetime, before: frozenset[str]
+    def _observe(  # noqa: PLR0913, PLR0917 - a listing and its circumstances
+        self,
+        conn: Connection,
+        account: str,
+        views: Sequence[NodeView],
+        at: datetime,
+        before: frozenset[str],
+        rows: Sequence[LiveRow],
     ) -> None:
         ledger.observe_scan(
             conn,
-            instance=self._instance,
+            instance=self.instance,
             account=account,
             views=[_scanned(view) for view in views],
             complete=True,
             at=at,
             rows_before=before,
+            rows=rows,
         )
 
 
-def _could_be_listed(rows: Sequence[NodeRow], capabilities: Capabilities, at: datetime) -> frozenset[str]:
+def _could_be_listed(rows: Sequence[LiveRow], capabilities: Capabilities, at: datetime) -> frozenset[str]:
     """Rows old enough that a listing which began at `at` would show them."""
     old_enough_s = capabilities.visibility_delay_s
     return frozenset(

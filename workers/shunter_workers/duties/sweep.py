@@ -14,17 +14,23 @@ from sqlalchemy import Connection, select
 from shunter_workers.hints import Hints
 
 EVERY_S: Final = 2.0
+AT_ONCE: Final = 100
+"""Silent jobs that one round wakes. Where the service itself was away thousands seem silent, and most are back before
+their turn comes."""
 
 _SILENT = (
     select(jobs.c.id)
-    .select_from(job_due.join(jobs, jobs.c.id == job_due.c.job_id).join(nodes, nodes.c.job_id == jobs.c.id))
+    # From the open rows of the ledger: there are as many as nodes, whatever the number of jobs and nodes that ended.
+    .select_from(nodes.join(jobs, jobs.c.id == nodes.c.job_id).join(job_due, job_due.c.job_id == jobs.c.id))
     .where(
+        nodes.c.state != NodeState.GONE,
         jobs.c.state == State.RUNNING,
         jobs.c.health == Health.OK,
         nodes.c.state == NodeState.READY,
         nodes.c.last_sync_at < db_now() - seconds("for_s"),
     )
     .distinct()
+    .limit(AT_ONCE)
 )
 
 
