@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ import asyncssh
 from shunter_providers.contract import SshEndpoint
 
 CONNECT_WITHIN_S: Final = 15.0
+CLOSE_WITHIN_S: Final = 2.0
 ALIVE_EVERY_S: Final = 5.0
 """So often the other side shows that it lives; after three times in vain the connection counts as lost."""
 
@@ -64,6 +66,15 @@ class Reached:
         if self._via is not None:
             self._via.close()
 
+    async def aclose(self) -> None:
+        """The same, and wait until the sockets are closed."""
+        self.close()
+        with suppress(TimeoutError, asyncssh.Error, OSError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self.connection.wait_closed()
+                if self._via is not None:
+                    await self._via.aclose()
+
 
 async def connect(endpoint: SshEndpoint, keys: JobKeys | None = None, within_s: float = CONNECT_WITHIN_S) -> Reached:
     """A connection to the endpoint, through its jump hosts.
@@ -77,7 +88,7 @@ async def connect(endpoint: SshEndpoint, keys: JobKeys | None = None, within_s: 
             connection = await _open(endpoint, keys, via)
     except BaseException as exc:
         if via is not None:
-            via.close()
+            await via.aclose()
         told = _told(exc, endpoint, within_s)
         if told is None:
             raise

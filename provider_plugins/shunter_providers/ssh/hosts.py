@@ -41,8 +41,10 @@ class Look:
 class PoolHost:
     """Calls to one host, over one connection that is opened when it is needed."""
 
-    def __init__(self, host: Host, settings: SshSettings) -> None:
+    def __init__(self, host: Host, settings: SshSettings, deployment: str) -> None:
+        """`deployment`: whose leases are our own; empty where nobody said."""
         self.host = host
+        self._deployment = deployment
         self._settings = settings
         self._endpoint = settings.endpoint(host)
         self._side: HostSide | None = None
@@ -88,11 +90,11 @@ class PoolHost:
         until = time.monotonic() + UNUSABLE_FOR_S - self._settings.look_every_s
         self._look = Look(until, None, f"{self.host.name}: {reason}")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Drop the connection."""
         side, self._side = self._side, None
         if side is not None:
-            side.reached.close()
+            await side.reached.aclose()
 
     async def _open(self) -> HostSide:
         async with self._opening:
@@ -105,12 +107,14 @@ class PoolHost:
         host, began = self.host, time.time()
         try:
             facts = await self.call("look")
+            others = (await self.call("standing"))["deployments"] if self._deployment else []
         except ProviderError as exc:
             return Look(time.monotonic(), None, exc.detail)
         # Half of the call's time is the way there; the program's start is part of it, so only large skews are sure.
         skew_s = float(facts["clock"]) - time.time()
         skew_s = 0.0 if began - 1.0 <= float(facts["clock"]) <= time.time() + 1.0 else skew_s
         faults = faults_of(host, facts, skew_s, self._settings.max_clock_skew_s)
+        faults += [f"deployment {other} leases it" for other in others if other != self._deployment]
         if faults:
             return Look(time.monotonic(), None, f"{host.name}: {'; '.join(faults)}")
         return Look(time.monotonic(), read_host(host, facts))
@@ -118,7 +122,9 @@ class PoolHost:
     def _was_silent(self, silent: bool) -> None:
         if silent:
             self._silent_since = self._silent_since or time.monotonic()
-            self.close()
+            side, self._side = self._side, None
+            if side is not None:
+                side.reached.close()
         else:
             self._silent_since, self.answered_at = None, time.monotonic()
 

@@ -53,10 +53,10 @@ class SshProvider:
 
     def __init__(self, instance: Instance) -> None:
         settings = read_settings(instance)
-        self._settings = settings
+        self.settings = settings
         self._instance = instance
         self._remembered = Remembered(instance.data_dir, instance.name)
-        self._hosts = {host.name: PoolHost(host, settings) for host in settings.hosts}
+        self._hosts = {host.name: PoolHost(host, settings, instance.deployment) for host in settings.hosts}
         # The lease is the operator's choice, so each instance shadows what the class declares.
         vars(self)["capabilities"] = replace(type(self).capabilities, lease_s=settings.lease_s)
 
@@ -124,8 +124,7 @@ class SshProvider:
 
     async def close(self) -> None:
         """Drop the connections; nothing ends on the hosts."""
-        for host in self._hosts.values():
-            host.close()
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     async def _list(self, host: PoolHost, deployment: str) -> list[NodeView]:
         try:
@@ -150,8 +149,8 @@ class SshProvider:
             "exclusive": host.host.exclusive,
             "private_address": host.host.private_address,
             "interface": host.host.interface,
-            "keep_folders_s": self._settings.keep_folders_s,
-            "keep_cache_s": self._settings.keep_cache_s,
+            "keep_folders_s": self.settings.keep_folders_s,
+            "keep_cache_s": self.settings.keep_cache_s,
         }
 
     def _host_of_slots(self, intent: Intent) -> PoolHost:
@@ -182,16 +181,16 @@ class SshProvider:
             condition=NodeCondition(view["condition"]),
             reason=view["reason"],
             addresses={"machine": host.host.name, **view["addresses"]},
-            ssh=self._settings.endpoint(host.host),
+            ssh=self.settings.endpoint(host.host),
         )
 
     def _unseen(self, handle: str, host: PoolHost, exc: ProviderError) -> NodeView:
         """A node whose host does not answer: unknown, until that has lasted while others answer."""
         others = any(other.silent_s == 0.0 and other.answered_at for other in self._hosts.values() if other is not host)
-        down = host.silent_s > self._settings.down_after_s and others
+        down = host.silent_s > self.settings.down_after_s and others
         token = handle.partition("@")[0]
         reason = f"its host has not answered for {host.silent_s:.0f} s: {exc.detail}"
         condition = NodeCondition.FAILED if down else NodeCondition.UNKNOWN
         return NodeView(
-            handle, token, condition, reason, {"machine": host.host.name}, ssh=self._settings.endpoint(host.host)
+            handle, token, condition, reason, {"machine": host.host.name}, ssh=self.settings.endpoint(host.host)
         )

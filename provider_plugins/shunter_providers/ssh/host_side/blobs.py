@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
-import http.server
 import os
-import threading
 from contextlib import suppress
 from typing import Any, BinaryIO, Callable
-from urllib.parse import urlsplit
 
 from shunter_providers.ssh.host_side.places import Places, Refused, places_of
 
@@ -57,6 +53,9 @@ def fetch(request: dict[str, Any]) -> dict[str, Any]:
     Raises:
         Refused: `peer`, when that host cannot be reached or does not give it.
     """
+    import http.client
+    from urllib.parse import urlsplit
+
     places, digest, url = places_of(request), request["digest"], urlsplit(request["url"])
     assert url.hostname is not None
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=float(request["timeout_s"]))
@@ -78,6 +77,9 @@ def fetch(request: dict[str, Any]) -> dict[str, Any]:
 
 def serve(request: dict[str, Any], stream: BinaryIO, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Give one file to who knows its secret path, until the caller closes the stream. The port is said at once."""
+    import http.server
+    import threading
+
     places = places_of(request)
     path, wanted = places.blob(request["digest"]), "/" + request["secret"]
 

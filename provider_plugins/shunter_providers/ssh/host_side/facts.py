@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import getpass
 import os
@@ -86,6 +85,8 @@ def _gpus() -> list[dict[str, Any]]:
 
 def _usable_gpus() -> int:
     """How many the driver itself gives to a program: `nvidia-smi` also lists those that it does not."""
+    import ctypes
+
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

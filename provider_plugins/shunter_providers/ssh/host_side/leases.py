@@ -21,6 +21,8 @@ from shunter_providers.ssh.host_side.places import (
 )
 from shunter_providers.ssh.host_side.processes import Process
 
+SHOWN = ("lease.json", "agent.json", "agent.log", "journal/journal.jsonl")
+SHOWN_BYTES = 64 << 10
 UNUSED_S = 3600.0
 """A lease of another deployment that no agent ever used holds nobody up for longer than this."""
 
@@ -75,6 +77,15 @@ def standing(request: dict[str, Any]) -> dict[str, Any]:
     """Who holds this host now: deployments of the leases that count."""
     places = places_of(request)
     return {"deployments": sorted({lease["deployment"] for lease in _standing(places)})}
+
+
+def peek(request: dict[str, Any]) -> dict[str, Any]:
+    """The ends of the agent's own files, and what of the node lives. The file with its token is none of them."""
+    places, token = places_of(request), request["token"]
+    folder = places.node(token)
+    files = {name: _tail(os.path.join(folder, name)) for name in SHOWN}
+    processes_now = [{"pid": process.pid, "command": _command(process.pid)} for process in processes.marked(token)]
+    return {"files": {name: text for name, text in files.items() if text}, "processes": processes_now}
 
 
 def agent_of(places: Places, token: str) -> Process | None:
@@ -202,3 +213,20 @@ def _age_s(path: str) -> float:
         return time.time() - os.stat(path).st_mtime
     except OSError:
         return 0.0
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - SHOWN_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:500]
+    except OSError:
+        return ""

@@ -24,6 +24,7 @@ _SIMPLE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "launch": starting.launch,
     "point": starting.point,
     "reach": starting.reach,
+    "peek": leases.peek,
     "allow": starting.allow,
     "revoke": starting.revoke,
 }

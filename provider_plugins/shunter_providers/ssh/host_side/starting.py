@@ -8,8 +8,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from typing import Any
 
 from shunter_providers.ssh.host_side import blobs, processes
@@ -61,6 +59,9 @@ def point(request: dict[str, Any]) -> dict[str, Any]:
 
 def reach(request: dict[str, Any]) -> dict[str, Any]:
     """Whether this host reaches an address by HTTP; any answer will do."""
+    import urllib.error
+    import urllib.request
+
     try:
         with urllib.request.urlopen(request["url"], timeout=float(request["timeout_s"])):  # noqa: S310 - the service's own
             return {"reached": True, "detail": ""}
