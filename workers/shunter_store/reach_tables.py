@@ -1,4 +1,4 @@
-"""The tables of nodes that are reached by SSH: how they were brought up, keys, shells. Read them from `tables`."""
+"""The tables of nodes that are reached by SSH: how they were brought up, keys, calls. Read them from `tables`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ job_keys = Table(
 """A job's own SSH keys, sealed with the installation's secret; they go when its last node does. No foreign key: nodes
 outlive the record of their job."""
 
-shells = Table(
-    "shells",
+node_calls = Table(
+    "node_calls",
     metadata,
     must("id", String(40), primary_key=True),
     must("node_id", String(40), ForeignKey("nodes.id", ondelete="CASCADE")),
-    must("public_key", Text),
-    must("requested_by", Text),
-    must("requested_at", UtcTime),
-    must("expires_at", UtcTime),
+    must("kind", String(16)),
+    must("argument", Json),
+    must("asked_by", Text),
+    must("asked_at", UtcTime),
     may("answered_at", UtcTime),
-    may("endpoint", Json),
+    may("answer", Json),
     may("error", Text),
-    Index("ix_shells_node_id", "node_id"),
+    Index("ix_node_calls_node_id", "node_id"),
+    Index("ix_node_calls_asked_at", "asked_at"),
 )
-"""Wishes to open a shell on a node, and what came of them."""
+"""What the service asked of nodes through the connections that workers hold, and what they answered."""

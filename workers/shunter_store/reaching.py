@@ -61,6 +61,11 @@ _REACHED = (
 _OF_JOB = select(*columns_of(BootstrapRow, bootstraps)).where(
     bootstraps.c.node_id.in_(select(nodes.c.id).where(nodes.c.job_id == bindparam("job")))
 )
+_REFUSED = (
+    select(bootstraps.c.node_id, bootstraps.c.refused)
+    .join(nodes, nodes.c.id == bootstraps.c.node_id)
+    .where(nodes.c.job_id == bindparam("job"), nodes.c.state != NodeState.GONE, bootstraps.c.refused.is_not(None))
+)
 _OF_NODE = select(*columns_of(BootstrapRow, bootstraps)).where(bootstraps.c.node_id == bindparam("node"))
 _KEYS = select(job_keys.c.sealed).where(job_keys.c.job_id == bindparam("job"))
 _FORGET_KEYS = delete(job_keys).where(
@@ -92,6 +97,11 @@ def get(conn: Connection, node_id: str) -> BootstrapRow | None:
     """How far one node is, if anything was begun."""
     row = conn.execute(_OF_NODE, {"node": node_id}).one_or_none()
     return None if row is None else BootstrapRow(*row)
+
+
+def refusals_of(conn: Connection, job_id: str) -> dict[str, str]:
+    """Nodes that were not accepted, by id, with the cause."""
+    return {row.node_id: row.refused for row in conn.execute(_REFUSED, {"job": job_id})}
 
 
 def bootstraps_of(conn: Connection, job_id: str) -> dict[str, BootstrapRow]:

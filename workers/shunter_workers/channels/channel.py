@@ -22,7 +22,7 @@ from shunter_providers.ssh.calling import CallFailed, HostSide
 from shunter_providers.ssh.connecting import JobKeys as InjectedKeys
 from shunter_providers.ssh.connecting import NotReached, Reached, connect
 from shunter_store.ledger import NodeRow
-from shunter_store.shells import ShellRow
+from shunter_store.node_calls import PEEK, SHELL, NodeCallRow
 
 from shunter_workers.channels import bootstrap
 from shunter_workers.channels.bootstrap import Needs, NodeRefused
@@ -58,7 +58,7 @@ class Desk(Protocol):
         self, node: NodeRow, phase: str, detail: str, refused: str | None, facts: Mapping[str, Any]
     ) -> None: ...
 
-    async def answer(self, shell: ShellRow, endpoint: Mapping[str, Any] | None, error: str | None) -> None: ...
+    async def answer(self, call: NodeCallRow, answer: Mapping[str, Any] | None, error: str | None) -> None: ...
 
 
 @dataclass(slots=True)
@@ -106,25 +106,31 @@ class NodeChannel:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
-    async def open_shell(self, shell: ShellRow) -> None:
-        """Let the wish's key log in, and answer with where; or with why not."""
+    async def answer_call(self, call: NodeCallRow) -> None:
+        """Do what the service asks; while there is no connection the call waits until it is void."""
         side, endpoint = self._side, self._endpoint
         if side is None or endpoint is None or not side.reached.is_open:
-            return  # it is asked again until the wish is void
+            return
         try:
-            allowed = await side.call(
-                "allow",
-                token=self.node.token,
-                public_key=shell.public_key,
-                expires_at=shell.expires_at.timestamp(),
-                authorized_keys=endpoint.authorized_keys,
-            )
+            answer = await _CALLS[call.kind](self, side, endpoint, call.argument)
         except CallFailed as exc:
             if exc.kind not in ("lost", "late"):
-                await self._desk.answer(shell, None, str(exc))
+                await self._desk.answer(call, None, str(exc))
             return
-        keys = await self._desk.keys(self.node.job_id)
-        await self._desk.answer(shell, {**_shown(endpoint, keys), "folder": allowed["folder"]}, None)
+        await self._desk.answer(call, answer, None)
+
+    async def _open_shell(self, side: HostSide, endpoint: SshEndpoint, argument: Mapping[str, Any]) -> dict[str, Any]:
+        allowed = await side.call(
+            "allow",
+            token=self.node.token,
+            public_key=argument["public_key"],
+            expires_at=argument["expires_at"],
+            authorized_keys=endpoint.authorized_keys,
+        )
+        return {**_shown(endpoint, await self._desk.keys(self.node.job_id)), "folder": allowed["folder"]}
+
+    async def _peek(self, side: HostSide, endpoint: SshEndpoint, argument: Mapping[str, Any]) -> dict[str, Any]:
+        return await side.call("peek", token=self.node.token)
 
     async def _once(self) -> bool:
         """One connection, to its end. True: it was one."""
@@ -139,7 +145,7 @@ class NodeChannel:
         finally:
             self._side = None
             self._desk.seeder.leave(self.node.id)
-            reached.close()
+            await reached.aclose()
         return True
 
     async def _serve(self, side: HostSide, addresses: Mapping[str, str]) -> None:
@@ -204,6 +210,9 @@ class NodeChannel:
         if (phase, detail) != self._told:
             self._told = (phase, detail)
             await self._desk.note(self.node, phase, detail, None, self._facts)
+
+
+_CALLS: Final = {SHELL: NodeChannel._open_shell, PEEK: NodeChannel._peek}
 
 
 class _Forward:

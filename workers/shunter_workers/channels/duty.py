@@ -16,14 +16,14 @@ from shunter_providers.registry import Registry
 from shunter_providers.ssh.connecting import JobKeys as InjectedKeys
 from shunter_schemas.job import load_job
 from shunter_schemas.states import NodeState
-from shunter_store import bundles, jobs, ledger, reaching, shells
+from shunter_store import bundles, jobs, ledger, node_calls, reaching
 from shunter_store.bundles import BundleRow, object_key
 from shunter_store.database import Database
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NodeRow
+from shunter_store.node_calls import NodeCallRow
 from shunter_store.objects import ObjectStore
 from shunter_store.reaching import ReachedNode
-from shunter_store.shells import ShellRow
 from sqlalchemy import Connection
 
 from shunter_workers.assignments import bundles_of
@@ -73,7 +73,7 @@ class Channels:
         self._keys = keys
         self._shard = shard
         self._open: dict[str, _Open] = {}
-        self._shells: dict[str, asyncio.Task[None]] = {}
+        self._calls: dict[str, asyncio.Task[None]] = {}
         self._forget_at = 0.0
         self._guard: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -83,10 +83,10 @@ class Channels:
         if self._guard is not None:
             self._guard.cancel()
         self._guard = asyncio.get_running_loop().call_later(ABANDONED_AFTER_S, self._abandon)
-        rows, wishes = await self._room.database.aread(self._read)
+        rows, calls = await self._room.database.aread(self._read)
         await self._match({row.id: row for row in rows if shard_of(row.job_id) == self._shard})
-        for wish in wishes:
-            self._open_shell(wish)
+        for call in calls:
+            self._pass_on(call)
         if self._shard == 0 and time.monotonic() > self._forget_at:
             self._forget_at = time.monotonic() + FORGET_KEYS_EVERY_S
             await self._keys.forget()
@@ -96,8 +96,8 @@ class Channels:
         """Drop every connection; what runs on nodes goes on, and another process connects anew."""
         if self._guard is not None:
             self._guard.cancel()
-        tasks = [opened.task for opened in self._open.values()] + list(self._shells.values())
-        self._open, self._shells = {}, {}
+        tasks = [opened.task for opened in self._open.values()] + list(self._calls.values())
+        self._open, self._calls = {}, {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -141,14 +141,14 @@ class Channels:
 
         await self._room.database.awrite(write)
 
-    async def answer(self, shell: ShellRow, endpoint: Mapping[str, Any] | None, error: str | None) -> None:
-        """Tell the service what came of a wish."""
-        await self._room.database.awrite(lambda conn: shells.answer(conn, shell.id, endpoint=endpoint, error=error))
+    async def answer(self, call: NodeCallRow, answer: Mapping[str, Any] | None, error: str | None) -> None:
+        """Tell the service what came of a call."""
+        await self._room.database.awrite(lambda conn: node_calls.give(conn, call.id, answer=answer, error=error))
 
     # The duty itself.
 
-    def _read(self, conn: Connection) -> tuple[list[ReachedNode], list[ShellRow]]:
-        return reaching.reached_nodes(conn, self._room.instances), shells.unanswered(conn)
+    def _read(self, conn: Connection) -> tuple[list[ReachedNode], list[NodeCallRow]]:
+        return reaching.reached_nodes(conn, self._room.instances), node_calls.unanswered(conn)
 
     async def _match(self, rows: Mapping[str, ReachedNode]) -> None:
         for node_id in [node_id for node_id in self._open if node_id not in rows]:
@@ -172,11 +172,11 @@ class Channels:
         channel = NodeChannel(self, node, was_started=row is not None and row.phase == "started")
         self._open[node_id] = _Open(channel, asyncio.create_task(channel.run()))
 
-    def _open_shell(self, wish: ShellRow) -> None:
-        running = self._shells.get(wish.id)
-        if wish.node_id in self._open and (running is None or running.done()):
-            self._shells = {id_: task for id_, task in self._shells.items() if not task.done()}
-            self._shells[wish.id] = asyncio.create_task(self._open[wish.node_id].channel.open_shell(wish))
+    def _pass_on(self, call: NodeCallRow) -> None:
+        running = self._calls.get(call.id)
+        if call.node_id in self._open and (running is None or running.done()):
+            self._calls = {id_: task for id_, task in self._calls.items() if not task.done()}
+            self._calls[call.id] = asyncio.create_task(self._open[call.node_id].channel.answer_call(call))
 
     def _blob(self, row: BundleRow) -> Blob:
         def read(offset: int) -> Iterator[bytes]:

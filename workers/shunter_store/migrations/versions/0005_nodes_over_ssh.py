@@ -1,4 +1,4 @@
-"""Nodes that are reached by SSH: how they were brought up, the keys of jobs, shells."""
+"""Nodes that are reached by SSH: how they were brought up, the keys of jobs, calls."""
 
 from __future__ import annotations
 
@@ -45,29 +45,32 @@ TABLES: dict[str, list[sa.schema.SchemaItem]] = {
         must("created_at", sa.Double),
         sa.PrimaryKeyConstraint("job_id", name="pk_job_keys"),
     ],
-    "shells": [
+    "node_calls": [
         must("id", sa.String(40)),
         must("node_id", sa.String(40)),
-        must("public_key", sa.Text),
-        must("requested_by", sa.Text),
-        must("requested_at", sa.Double),
-        must("expires_at", sa.Double),
+        must("kind", sa.String(16)),
+        must("argument", JSON),
+        must("asked_by", sa.Text),
+        must("asked_at", sa.Double),
         may("answered_at", sa.Double),
-        may("endpoint", JSON),
+        may("answer", JSON),
         may("error", sa.Text),
-        of_node("shells"),
-        sa.PrimaryKeyConstraint("id", name="pk_shells"),
+        of_node("node_calls"),
+        sa.PrimaryKeyConstraint("id", name="pk_node_calls"),
     ],
 }
+INDEXES = [("ix_node_calls_node_id", "node_id"), ("ix_node_calls_asked_at", "asked_at")]
 
 
 def upgrade() -> None:
     for name, items in TABLES.items():
         op.create_table(name, *items)
-    op.create_index("ix_shells_node_id", "shells", ["node_id"])
+    for index, column in INDEXES:
+        op.create_index(index, "node_calls", [column])
 
 
 def downgrade() -> None:
-    op.drop_index("ix_shells_node_id", "shells")
+    for index, _ in INDEXES:
+        op.drop_index(index, "node_calls")
     for name in TABLES:
         op.drop_table(name)
