@@ -71,7 +71,7 @@ def get_or_create(conn: Connection) -> Deployment:
     found = conn.execute(_SELECT).one_or_none()
     if found is None:
         nonce = secrets.token_hex(16)
-        conn.execute(_INSERT.on(conn), {"id": new_deployment_id(), "install_nonce": nonce, "first_nonce": nonce})
+        conn.execute(_INSERT.on(conn), {"id": new_deployment_id(), "install_nonce": nonce, "confirmed_nonce": nonce})
         found = conn.execute(_SELECT).one()
     return Deployment(*found)
 
