@@ -81,7 +81,15 @@ class Price:
     setup_usd: float = 0.0
     billed: bool = True
     as_of: str | None = None
+    """The day it was read, ISO 8601, where it is not of this moment."""
     live: bool = True
+    """False: from the bundled catalogue."""
+    currency: str = "USD"
+    """What the provider bills in (ISO 4217)."""
+    usd_per_unit: float = 1.0
+    """The rate at which `currency` was made USD."""
+    confidence: str = ""
+    """Of catalogue prices: `high`, `medium`, `low`, `derived`, `average`, `stale`."""
 
     @property
     def usd_per_hour(self) -> float:
@@ -114,8 +122,21 @@ class Offer:
     """CPU ranks that this node takes, for CPU jobs; 0: does not take any."""
     slot_indices: Sequence[int] = ()
     """For shared hosts: the GPUs (or CPU slots) that this offer is made of. Empty: 0 up to `gpus` (or `cpu_slots`)."""
+    host_stride: int = 0
+    """For an offer of several shared hosts: slot `i` is device `i % host_stride` of host `i // host_stride`, and the
+    nodes of a gang lie on hosts of their own. 0: all slots are one host's."""
+    exclusive: bool = False
+    """With `host_stride`: a node takes every slot of its host, however few ranks it has."""
+    free_on_hosts: Sequence[int] = ()
+    """With `host_stride`: how many slots each host has free, where it is known."""
+    host_names: Sequence[str] = ()
+    """With `host_stride`: the hosts as `NodeView.addresses` names them (`machine`), in the order of their slots."""
     interconnect: str = "any"
+    """`rdma`, `ethernet` (private, any port), `none` (only ports that the provider forwards), `any`: unknown."""
     fabric: str | None = None
+    """Nodes of the same group can be joined; None: no group is known."""
+    valid_until: float | None = None
+    """Seconds since the epoch after which the offer is void; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +197,33 @@ class NodeCondition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SshEndpoint:
+    """Where and as whom the core reaches a node by SSH (`bootstrap: ssh`).
+
+    Known late, and it may change while the node runs (the port of a container does).
+    """
+
+    host: str
+    port: int = 22
+    user: str = "root"
+    host_keys: Sequence[str] = ()
+    """Public keys of which the host has to show one (`ssh-ed25519 AAAA…`). Empty, like the next: the one that the
+    intent injected."""
+    host_key_fingerprints: Sequence[str] = ()
+    """`SHA256:…` as the provider tells them; empty: it does not, and only the host key of the intent is trusted."""
+    identity_file: str | None = None
+    """Path of the private key to log in with. None: the job's own, whose public half the intent injected."""
+    via: SshEndpoint | None = None
+    """The jump host. It has keys and an identity of its own: nothing is injected there."""
+    python: str = "python3"
+    """A Python, 3.8 or newer, of the node."""
+    base: str = "~/.shunter"
+    """The folder on the node under which everything of ours lies."""
+    authorized_keys: str = "~/.ssh/authorized_keys"
+    """The file into which the keys of users go who open a shell. Empty: nobody opens one."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node as its provider shows it."""
 
@@ -184,7 +232,10 @@ class NodeView:
     condition: NodeCondition
     reason: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
+    """`public`, `private`, `interface`, as far as known; `machine`: which one it is, where the provider tells."""
     billed_usd_per_hour: float | None = None
+    ssh: SshEndpoint | None = None
+    """With `bootstrap: ssh`: how to reach it, once that is known; it may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +255,62 @@ class SelfStop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `calls` in any `per_s` seconds, for one account."""
+
+    calls: int
+    per_s: float
+    kind: str = "any"
+    """`any`: every call; `create`: those that make a node."""
+
+    @property
+    def interval_s(self) -> float:
+        """Between calls that come evenly."""
+        return self.per_s / self.calls
+
+    @property
+    def tolerance_s(self) -> float:
+        """How far calls may run ahead of that: all at once, then evenly."""
+        return self.per_s - self.interval_s
+
+
+@runtime_checkable
+class Pacer(Protocol):
+    """Shares out the calls of an account among everybody who makes them, in this process and in others."""
+
+    async def take_turn(self, bucket: str, rate: Rate, at_most_s: float) -> float:
+        """Reserve a call; how many seconds to wait before it.
+
+        More than `at_most_s`: nothing was reserved, ask again after that time.
+        """
+        ...
+
+    async def hold_off(self, bucket: str, rate: Rate, for_s: float) -> None:
+        """Nobody calls for so long: the provider said so."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a plugin declares; the core asks, it never tries."""
 
     contract_version: int = CONTRACT_VERSION
     bootstrap: str = "launch"
+    """Who starts the agent: `launch`, `user_data` (the plugin, with the intent's launch), `ssh`, `exec` (the core)."""
     idempotency: str = "search_only"
+    """`token` and `unique_name`: a create call may be sent again. `search_only`: that makes a twin."""
+    kinds: Sequence[str] = ("vm",)
+    """What its nodes are: `vm`, `container`, `metal`, `batch`."""
+    capacities: Sequence[str] = ("on_demand",)
+    """`on_demand`, `spot`, `reserved`, as far as it can make them."""
+    price_source: str = "live"
+    """`live`: from the API; `catalogue`: bundled and dated; `mixed`; `none`: its nodes bill nothing."""
+    fabric: str = "none"
+    """What joins nodes: `none`, `ethernet`, `rdma`."""
+    pacing: Sequence[Rate] = ()
+    """What the provider allows an account."""
+    spends_setup_fee: bool = False
+    """A node costs money once before it does anything: only where a job names the instance."""
     self_stop: SelfStop = SelfStop.NONE
     visibility_delay_s: float = 0.0
     verifies: bool = True
@@ -232,9 +333,15 @@ class Instance:
 
     name: str
     plugin: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     data_dir: str = ""
     """A folder that the instance may use for its own state."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables in which credentials may stand (`plugin_settings`)."""
+    pacer: Pacer | None = field(default=None, repr=False, compare=False)
+    """Shared with every process that uses the account; None: the plugin keeps its own pace."""
+    deployment: str = ""
+    """The deployment that uses it; empty where nobody said."""
 
 
 @runtime_checkable

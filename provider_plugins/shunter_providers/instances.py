@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from shunter_providers.contract import Instance
+from shunter_providers.contract import Instance, Pacer
 
 
 class Configured(Protocol):
@@ -23,9 +23,29 @@ class Configured(Protocol):
         ...
 
 
-def make_instances(configured: Mapping[str, Configured], data_dir: Path) -> dict[str, Instance]:
-    """The instances by name. All share the data folder: what a plugin leaves there bears the instance's name."""
+def make_instances(
+    configured: Mapping[str, Configured],
+    data_dir: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    pacer: Pacer | None = None,
+    deployment: str = "",
+) -> dict[str, Instance]:
+    """The instances by name. All share the data folder: what a plugin leaves there bears the instance's name.
+
+    Args:
+        environment: the process's variables, in which credentials may stand.
+        pacer: shares the calls of an account with other processes.
+    """
     return {
-        name: Instance(name, entry.plugin, dict(entry.settings), str(data_dir.absolute()))
+        name: Instance(
+            name,
+            entry.plugin,
+            dict(entry.settings),
+            str(data_dir.absolute()),
+            dict(environment or {}),
+            pacer,
+            deployment,
+        )
         for name, entry in configured.items()
     }

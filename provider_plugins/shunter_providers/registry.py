@@ -12,6 +12,7 @@ from typing import Any
 
 from shunter_providers.bounded import bounded
 from shunter_providers.contract import CONTRACT_VERSION, Fault, Instance, Provider, ProviderError
+from shunter_providers.redaction import redact, redacted, secrets_of
 
 GROUP = "shunter.providers"
 
@@ -68,15 +69,21 @@ class Registry:
         if instance is None:
             known = ", ".join(self._instances) or "none"
             return ProviderError(Fault.INVALID, f"there is no provider instance {name!r} (configured: {known})")
+        secrets = secrets_of(instance)
         try:
-            return bounded(name, self._find(instance.plugin)(instance))
+            return bounded(name, self._find(instance.plugin)(instance), secrets=secrets)
         except ProviderError as exc:
-            fault = exc
+            fault = redacted(exc, secrets)
         except Exception as exc:  # foreign code: whatever it raises must not stop the other instances
-            fault = ProviderError(Fault.INVALID, f"providers.{name}: {type(exc).__name__}: {exc}")
-            fault.__cause__ = exc
+            detail = f"providers.{name}: {type(exc).__name__}: {redact(str(exc), secrets)}"
+            fault = ProviderError(Fault.INVALID, detail)
         _log.error("provider instance %s cannot be used: %s", name, fault.detail)
         return fault
+
+
+def installed_plugins() -> Sequence[str]:
+    """The names of all plugins of this environment, whether they load or not."""
+    return sorted(_installed())
 
 
 def load_plugin(plugin: str) -> Callable[[Instance], Provider]:
@@ -85,7 +92,7 @@ def load_plugin(plugin: str) -> Callable[[Instance], Provider]:
     Raises:
         ProviderError: `INVALID`: not installed, does not import, or speaks another version of the contract.
     """
-    found = {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
+    found = _installed()
     if plugin not in found:
         installed = ", ".join(sorted(found)) or "none"
         raise ProviderError(Fault.INVALID, f"there is no provider plugin {plugin!r} (installed: {installed})")
@@ -101,3 +108,7 @@ def load_plugin(plugin: str) -> Callable[[Instance], Provider]:
         )
     make: Callable[[Instance], Provider] = loaded
     return make
+
+
+def _installed() -> dict[str, metadata.EntryPoint]:
+    return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}

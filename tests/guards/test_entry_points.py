@@ -15,4 +15,6 @@ def test_the_command_and_the_local_provider_are_published() -> None:
 
 @pytest.mark.parametrize("point", OURS, ids=lambda point: f"{point.group}-{point.name}")
 def test_an_entry_point_loads(point: EntryPoint) -> None:
-    assert callable(point.load())
+    loaded = point.load()
+
+    assert callable(loaded) or point.group == "pytest11"  # a pytest plugin is a module

@@ -45,6 +45,8 @@ class LocalProvider:
         readiness_deadline_s=60.0,
         scan_interval_s=1.0,
         create_timeout_s=25.0,
+        kinds=("metal",),
+        price_source="none",
         bills=False,
         shares_file_system=True,
         shared_hosts=True,

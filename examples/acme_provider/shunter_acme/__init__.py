@@ -1,0 +1,5 @@
+"""Shunter nodes on Acme."""
+
+from shunter_acme.provider import AcmeProvider
+
+__all__ = ["AcmeProvider"]

@@ -1,0 +1,1 @@
+"""Clouds over their REST APIs, one file each; what they share lies beside them."""

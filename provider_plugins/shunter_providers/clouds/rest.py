@@ -1,0 +1,127 @@
+"""What plugins over a REST API do alike: never a second node for a token, and an end that is an end.
+
+A subclass gives `whoami`, `offers`, and four short calls: `_order`, `_look`, `_list`, `_end`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from shunter_providers.clouds.http import Api, CloudHttp
+from shunter_providers.clouds.naming import looks_like, token_of
+from shunter_providers.contract import (
+    Capabilities,
+    Fault,
+    Identity,
+    Instance,
+    Intent,
+    NodeCondition,
+    NodeView,
+    Offer,
+    OfferQuery,
+    ProviderError,
+)
+
+_FORGET_AFTER_S = 600.0
+
+
+class RestCloud(ABC):
+    """One account."""
+
+    capabilities: ClassVar[Capabilities]
+    handle_pattern: ClassVar[str]
+    """The form of the vendor's ids; whatever has another was never given out, and gets into no URL."""
+
+    def __init__(self, instance: Instance, api: Api, *, credential: str, account: str = "") -> None:
+        """`account`: what the operator calls it, for vendors whose API does not tell."""
+        self.instance = instance
+        self.http = CloudHttp(instance, api, credential=credential)
+        self._account = account or f"key-{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
+        self._made: dict[str, tuple[float, str]] = {}
+
+    @abstractmethod
+    async def offers(self, query: OfferQuery) -> Sequence[Offer]:
+        """See the contract."""
+
+    @abstractmethod
+    async def _order(self, intent: Intent) -> str:
+        """Send the create call, once; the new node's handle."""
+
+    @abstractmethod
+    async def _look(self, handle: str) -> NodeView:
+        """One node; `NOT_FOUND` where there is none."""
+
+    @abstractmethod
+    async def _list(self) -> Sequence[NodeView]:
+        """Everything in the account, complete over all pages; what is not ours has no token."""
+
+    @abstractmethod
+    async def _end(self, handle: str) -> None:
+        """Ask for the node's end; `NOT_FOUND` where there is none."""
+
+    async def whoami(self) -> Identity:
+        """Prove the credentials by the listing that everything depends on. The account is a digest of the key where the
+        vendor tells none: another key of the same account looks like another account."""
+        await self._list()
+        return Identity(self._account)
+
+    async def create(self, intent: Intent) -> str:
+        """See the contract. A token that the cloud (or this process, which knows before listings do) has already is
+        answered with its node."""
+        known = self._remembered(intent.token) or await self._find(intent.token)
+        if known is not None:
+            return known
+        handle = await self._order(intent)
+        self._made[intent.token] = (time.monotonic(), handle)
+        return handle
+
+    async def get(self, handle: str) -> NodeView:
+        """See the contract."""
+        gone = NodeView(handle, None, NodeCondition.GONE, "no such node")
+        if not looks_like(handle, self.handle_pattern):
+            return gone
+        try:
+            return await self._look(handle)
+        except ProviderError as exc:
+            if exc.fault is Fault.NOT_FOUND:
+                return gone
+            raise
+
+    async def list_owned(self, deployment: str) -> Sequence[NodeView]:
+        """See the contract."""
+        return [
+            view
+            for view in await self._list()
+            if token_of(view.token, deployment) and view.condition is not NodeCondition.GONE
+        ]
+
+    async def terminate(self, handle: str) -> bool:
+        """See the contract. What the vendor accepts is not yet done: the node is looked at again."""
+        if not looks_like(handle, self.handle_pattern):
+            return True
+        try:
+            await self._end(handle)
+        except ProviderError as exc:
+            if exc.fault is Fault.NOT_FOUND:
+                return True
+            raise
+        return (await self.get(handle)).condition is NodeCondition.GONE
+
+    async def close(self) -> None:
+        """See the contract."""
+        await self.http.close()
+
+    async def _find(self, token: str) -> str | None:
+        return next(
+            (v.handle for v in await self._list() if v.token == token and v.condition is not NodeCondition.GONE), None
+        )
+
+    def _remembered(self, token: str) -> str | None:
+        now = time.monotonic()
+        self._made = {name: made for name, made in self._made.items() if now - made[0] < _FORGET_AFTER_S}
+        made = self._made.get(token)
+        return made[1] if made is not None and now - made[0] < self.capabilities.visibility_delay_s else None

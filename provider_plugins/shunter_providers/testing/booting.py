@@ -1,0 +1,91 @@
+"""Lets the nodes of a fake cloud do on this machine what they are told when they boot: real agents, real training.
+
+    boots = Boots(tmp_path)
+    boots.start(machine.id, *from_cloud_init(order["user_data"]))
+    ...
+    boots.end(machine.id)
+
+A node's processes are known by a variable that they inherit, so that an end leaves none of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from shunter_providers.clouds.boot import FOLDER
+from shunter_providers.machine import processes
+
+MARK: Final = "FAKE_CLOUD_NODE"
+"""The agent hands on no variable that begins with `SHUNTER_`."""
+
+
+class Boot(NamedTuple):
+    """What a node does first."""
+
+    script: str
+    """For `sh`; what it says of `/opt/shunter` is meant of the node's own folder."""
+    files: Mapping[str, bytes]
+    environment: Mapping[str, str]
+
+
+class Boots:
+    """The nodes of one cloud, a folder each."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def start(self, id_: str, boot: Boot) -> None:
+        """Boot a node; returns at once."""
+        folder = self._root / id_
+        folder.mkdir(parents=True)
+        for name, content in boot.files.items():
+            (folder / name).write_bytes(content)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SHUNTER_", "CELERY"))}
+        path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"  # the node's python3 is ours
+        with (folder / "boot.log").open("wb") as log:
+            subprocess.Popen(
+                ["sh", "-c", boot.script.replace(FOLDER, str(folder))],
+                cwd=folder,
+                env={**kept, **boot.environment, "PATH": path, MARK: id_},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def end(self, id_: str) -> None:
+        """Kill everything of the node."""
+        while left := processes.marked(f"{MARK}={id_}".encode()):
+            for process in left:
+                processes.send(process, signal.SIGKILL)
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, 0)
+
+    def end_all(self) -> None:
+        """Kill everything of every node."""
+        for folder in self._root.glob("*"):
+            self.end(folder.name)
+
+
+def from_cloud_init(user_data: str, environment: Mapping[str, str] | None = None) -> Boot:
+    """What cloud-init makes of user data that is a cloud-config in JSON."""
+    head, _, rest = user_data.partition("\n")
+    assert head == "#cloud-config", f"user data begins with {head!r}"
+    config = json.loads(rest)
+    files = {Path(one["path"]).name: base64.b64decode(one["content"]) for one in config.get("write_files", ())}
+    commands = [command[2] for command in config.get("runcmd", ()) if command[:2] == ["sh", "-c"]]
+    return Boot("\n".join(commands), files, environment or {})
+
+
+def from_container(environment: Mapping[str, str]) -> Boot:
+    """What a container does whose program is in its variable `SHUNTER_BOOT`."""
+    return Boot(environment["SHUNTER_BOOT"], {}, environment)
