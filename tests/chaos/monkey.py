@@ -1,94 +1,201 @@
-"""Kills, stops and cancels at random, from a seed."""
+"""Kills, pauses, cuts off, misdates and cancels at random, from a seed; what it takes it gives back after a while."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
 import httpx
-from support.control_plane import ControlPlane
+from support.faulty_line import BAD_WEATHER, CLEAR
+from support.own_namespaces import SmallDisk
+
+from chaos.site import STEP_LEASE_S, Site
+
+Act = Callable[[], None]
+
+_LONGEST_S: Final = 3.0
+"""Of what is not meant to outlast a lease."""
+_BEYOND_A_LEASE_S: Final = STEP_LEASE_S + 1.0
+_JUMPS_S: Final = (-3 * 3600.0, -90.0, 45.0, 7 * 3600.0)
 
 
 @dataclass
 class Monkey:
     """What it did is in `diary`, so that a run can be told."""
 
-    plane: ControlPlane
+    site: Site
     random: Random
     jobs: Sequence[str]
+    disk: SmallDisk | None = None
     diary: list[str] = field(default_factory=list)
     cancelled: set[str] = field(default_factory=set)
+    _owed: list[tuple[float, Act]] = field(default_factory=list)
+    """What is given back, and when (monotonic)."""
 
     def act(self) -> None:
         """One act of malice."""
-        act = self.random.choice(self._acts())
-        self.diary.append(act.__name__.strip("_"))
-        act()
+        acts = self._acts()
+        name = self.random.choice(sorted(acts))
+        self.diary.append(name)
+        acts[name]()
 
-    def _acts(self) -> Sequence[Callable[[], None]]:
-        return (
-            self._kill_worker,
-            self._kill_worker_child,
-            self._pause_worker_child,
-            self._kill_api,
-            self._kill_redis,
-            self._kill_agent,
-            self._kill_rank,
-            self._cancel,
-        )
+    def rest(self, seconds: float) -> None:
+        """Let time pass, and give back what is due."""
+        until = time.monotonic() + seconds
+        while True:
+            self._give_back(time.monotonic())
+            self.site.revive()
+            if time.monotonic() >= until:
+                return
+            time.sleep(min(0.05, max(0.0, until - time.monotonic())))
 
-    def _kill_worker(self) -> None:
-        self.plane.kill("worker")
-        self._breathe()
-        self.plane.start_worker()
+    def heal(self) -> None:
+        """Wait until everything is given back."""
+        while self._owed:
+            self.rest(0.05)
 
-    def _kill_worker_child(self) -> None:
-        self._signal(self.plane.children(), signal.SIGKILL)
+    def _acts(self) -> Mapping[str, Act]:
+        acts: dict[str, Act] = {
+            "kill worker": lambda: self._kill(self.random.choice(self.site.workers)),
+            "kill worker child": lambda: self._signal(self.site.children(), signal.SIGKILL),
+            "pause worker child": lambda: self._pause(self.site.children()),
+            "pause worker beyond its lease": self._pause_worker,
+            "kill API": lambda: self._kill(self.random.choice(self.site.apis)),
+            "pause API": lambda: self._pause(self._pids(self.site.apis)),
+            "kill Redis": lambda: self._kill("redis"),
+            "pause Redis": lambda: self._pause(self._pids(["redis"])),
+            "kill agent": lambda: self._signal(self._agents(), signal.SIGKILL),
+            "pause agent": lambda: self._pause(self._agents()),
+            "kill rank": lambda: self._signal(self.site.ranks(), signal.SIGKILL),
+            "cancel": self._cancel,
+            **{f"weather on {name}": lambda name=name: self._weather(name) for name in self.site.lines},
+        }
+        if self.site.postgres is not None:
+            acts |= {
+                "kill PostgreSQL": self._kill_postgres,
+                "pause PostgreSQL": self._pause_postgres,
+                "kill backend": lambda: self._where_up(lambda server: server.kill_backend(self.random)),
+            }
+        if self.site.has_clocks:
+            acts["jump an agent's clock"] = self._jump_agent
+        if self.site.has_clocks and self.site.postgres is not None:
+            acts |= {f"jump the clock of {role}": lambda role=role: self._jump(role) for role in self._clocked()}
+        if self.disk is not None:
+            acts["fill the disk"] = self._fill_disk
+        return acts
 
-    def _pause_worker_child(self) -> None:
-        """Longer than the lease of a step: it wakes up with a fence that is no longer its own."""
-        children = self.plane.children()
-        if children:
-            child = self.random.choice(children)
-            self._send(child, signal.SIGSTOP)
-            time.sleep(self.random.uniform(0.5, 4.0))
-            self._send(child, signal.SIGCONT)
+    # --- processes ---------------------------------------------------------------------------------------------
 
-    def _kill_api(self) -> None:
-        self.plane.kill("api")
-        self._breathe()
-        self.plane.start_api()
+    def _kill(self, role: str) -> None:
+        if role in self.site.roles:
+            self.site.kill(role)
+            self._later(self._a_while(), lambda: self.site.start(role))
 
-    def _kill_redis(self) -> None:
-        self.plane.kill("redis")
-        self._breathe()
-        self.plane.start_redis()
+    def _pause_worker(self) -> None:
+        """It wakes up with claims and singletons' leases that are no longer its own."""
+        worker = self.random.choice(self.site.workers)
+        if worker in self.site.roles:
+            for pid in [self.site.roles[worker].pid, *self.site.children_of(worker)]:
+                self._stop_for(pid, _BEYOND_A_LEASE_S)
 
-    def _kill_agent(self) -> None:
-        self._signal([agent.pid for agent in self.plane.agents().values()], signal.SIGKILL)
+    def _pause(self, pids: Sequence[int]) -> None:
+        if pids:
+            self._stop_for(self.random.choice(sorted(pids)), self._a_while())
 
-    def _kill_rank(self) -> None:
-        self._signal(self.plane.ranks(), signal.SIGKILL)
-
-    def _cancel(self) -> None:
-        job_id = self.random.choice(self.jobs)
-        with suppress(httpx.TransportError):
-            answer = self.plane.http("POST", f"/v1/jobs/{job_id}/cancel")
-            if answer.status_code == 202:
-                self.cancelled.add(job_id)
-
-    def _breathe(self) -> None:
-        time.sleep(self.random.uniform(0.0, 1.0))
+    def _stop_for(self, pid: int, seconds: float) -> None:
+        _send(pid, signal.SIGSTOP)
+        self._later(seconds, lambda: _send(pid, signal.SIGCONT))
 
     def _signal(self, pids: Sequence[int], number: signal.Signals) -> None:
         if pids:
-            self._send(self.random.choice(sorted(pids)), number)
+            _send(self.random.choice(sorted(pids)), number)
 
-    def _send(self, pid: int, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    def _agents(self) -> list[int]:
+        return [agent.pid for agent in self.site.agents().values()]
+
+    def _pids(self, roles: Sequence[str]) -> list[int]:
+        return [self.site.roles[role].pid for role in roles if role in self.site.roles]
+
+    # --- the database ------------------------------------------------------------------------------------------
+
+    def _where_up(self, act: Callable[..., None]) -> None:
+        if self.site.postgres is not None and self.site.postgres.is_up:
+            act(self.site.postgres)
+
+    def _kill_postgres(self) -> None:
+        def kill(server: object) -> None:
+            assert self.site.postgres is not None
+            self.site.postgres.kill()
+            self._later(self._a_while(), self.site.postgres.start)
+
+        self._where_up(kill)
+
+    def _pause_postgres(self) -> None:
+        def pause(server: object) -> None:
+            assert self.site.postgres is not None
+            self.site.postgres.pause()
+            self._later(self._a_while(), lambda: self._where_up(lambda up: up.resume()))
+
+        self._where_up(pause)
+
+    # --- lines, clocks, disks ----------------------------------------------------------------------------------
+
+    def _weather(self, name: str) -> None:
+        line, weather = self.site.lines[name], self.random.choice(BAD_WEATHER)
+        self.diary[-1] += f" ({weather.name})"
+        line.turn(weather)
+        self._later(self._a_while(), lambda: line.turn(CLEAR))
+
+    def _clocked(self) -> list[str]:
+        return [*self.site.apis, *self.site.workers]
+
+    def _jump(self, role: str) -> None:
+        ahead_s = self.random.choice(_JUMPS_S)
+        self.diary[-1] += f" ({ahead_s:+.0f} s)"
+        self.site.set_clock(role, ahead_s)
+
+    def _jump_agent(self) -> None:
+        tokens = sorted(self.site.agents())
+        if tokens:
+            self.site.set_agent_clock(self.random.choice(tokens), self.random.choice(_JUMPS_S))
+
+    def _fill_disk(self) -> None:
+        assert self.disk is not None
+        self.disk.fill()
+        self._later(self._a_while(), self.disk.free)
+
+    # --- wishes ------------------------------------------------------------------------------------------------
+
+    def _cancel(self) -> None:
+        """A call whose answer is lost may have been carried out."""
+        job_id = self.random.choice(self.jobs)
+        answer: httpx.Response | None = None
+        with suppress(httpx.TransportError):
+            answer = self.site.http("POST", f"/v1/jobs/{job_id}/cancel")
+        if answer is None or answer.status_code == 202 or answer.status_code >= 500:
+            self.cancelled.add(job_id)
+
+    # --- time --------------------------------------------------------------------------------------------------
+
+    def _a_while(self) -> float:
+        return self.random.uniform(0.2, _LONGEST_S)
+
+    def _later(self, seconds: float, act: Act) -> None:
+        self._owed.append((time.monotonic() + seconds, act))
+
+    def _give_back(self, now: float) -> None:
+        due = [act for at, act in self._owed if at <= now]
+        self._owed = [(at, act) for at, act in self._owed if at > now]
+        for act in due:
+            act()
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-SHOUT = "TWO GANGS AT ONCE"
+SHOUT: Final = "TWO GANGS AT ONCE"
 
-# Each generation holds a lock for its whole life; the kernel lets go of it however the process ends.
-COUNTER = f"""
-import fcntl, os, sys, time
-lock = open(sys.argv[1], "a")
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    print("{SHOUT}", flush=True)
-generation = os.environ["SHUNTER_GENERATION"]
-lock.write(generation + "\\n")
-lock.flush()
-for line in range(int(sys.argv[2])):
-    print("line", generation, line, flush=True)
-    time.sleep(0.1)
+# Each rank holds a lock for its whole life; the kernel lets go of it however the process ends. A shell, since it starts
+# quickest.
+COUNTER: Final = """
+exec 9>>"$1.$SHUNTER_NODE_RANK.generations"
+flock --exclusive --nonblock 9 || echo "TWO GANGS AT ONCE"
+echo "$SHUNTER_GENERATION" >&9
+line=0
+while [ "$line" -lt "$2" ]; do
+    echo "line $SHUNTER_GENERATION $line"
+    line=$((line + 1))
+    sleep 0.1 9>&-
+done
 """
 
+DUO: Final[dict[str, Any]] = {
+    "name": "duo",
+    "usd_per_hour": 0.1,
+    "gpu_model": "S1",
+    "gpus": 1,
+    "gpu_memory_gib": 16,
+    "cpus": 4,
+    "memory_gib": 16,
+}
+"""A type of node of which a gang needs two."""
+SOLO: Final[dict[str, Any]] = {"name": "solo", "usd_per_hour": 0.1, "cpu_slots": 2, "cpus": 2, "memory_gib": 8}
 
-def counting(folder: Path, name: str, lines: int) -> dict[str, Any]:
-    """A job that prints so many lines, ten a second, and leaves its generations in `folder`."""
+ENDLESS: Final = 100_000
+_STOP_TAKES_S: Final = 60.0
+"""What a budget keeps back for an orderly stop."""
+
+
+def counting(marks: Path, name: str, lines: int, *, nodes: int = 1) -> dict[str, Any]:
+    """A job that prints so many lines on each node, ten a second, and leaves its generations in `marks`."""
     return {
         "version": "1",
         "name": name,
         "workload": {
             "kind": "script",
             "launcher": "plain",
-            "command": [sys.executable, "-c", COUNTER, str(folder / f"{name}.generations"), str(lines)],
+            "command": ["/bin/sh", "-c", COUNTER, "sh", str(marks / name), str(lines)],
         },
-        "resources": {"cpu_processes": 1},
+        "resources": {"cpu_processes": 1} if nodes == 1 else {"gpus": nodes, "nodes": nodes},
         "recovery": {"node_recoveries": 50},
         "limits": {"max_cost_usd": 5.0, "max_queue_s": 600},
     }
+
+
+def with_budget(document: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The same with money for so many seconds on one node, and for its stop."""
+    budget_usd = (seconds + _STOP_TAKES_S) * SOLO["usd_per_hour"] / 3600
+    return {**document, "limits": {**document["limits"], "max_cost_usd": budget_usd}}

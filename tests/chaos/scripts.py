@@ -32,6 +32,11 @@ _DRAWN: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
+def everything(times: int) -> list[dict[str, Any]]:
+    """Each fault that there is, so many times, a few calls apart."""
+    return [{**rule, "after": number % 7, "times": max(1, times)} for number, rule in enumerate(_DRAWN)]
+
+
 def draw(random: Random, rules: int) -> list[dict[str, Any]]:
     """So many rules; each lets a few calls pass and then strikes once or twice."""
     chosen = [random.choice(_DRAWN) for _ in range(rules)]

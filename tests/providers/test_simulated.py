@@ -390,3 +390,18 @@ def _create_four(what: tuple[str, list[dict[str, Any]], Intent]) -> int:
         return made
 
     return asyncio.run(run())
+
+
+async def test_setting_the_clock_of_this_machine_does_not_move_the_clouds(
+    tmp_path: Path, deployment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = cloud(tmp_path)
+    await provider.create(await an_intent(provider, deployment))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 7 * 3600)
+
+    another_process = cloud(tmp_path)
+    await another_process.create(await an_intent(another_process, deployment))
+
+    first, second = entries(provider)
+    assert 0 <= second.created_at - first.created_at < 60

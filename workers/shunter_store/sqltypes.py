@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import JSON, BigInteger, Connection, Dialect, Double, Integer, String
+from sqlalchemy import JSON, BigInteger, Connection, Dialect, Double, Integer, String, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import BindParameter, ColumnElement
@@ -88,6 +88,14 @@ def _postgresql_now(element: db_now, compiler: Any, **kwargs: Any) -> str:
 def now_as_time() -> ColumnElement[datetime]:
     """The database's clock, selected as a datetime."""
     return type_coerce(db_now(), UtcTime)
+
+
+_NOW: Final = select(now_as_time())
+
+
+def clock_of(conn: Connection) -> datetime:
+    """What the database's clock says: the one clock that every process of the service shares."""
+    return conn.execute(_NOW).scalar_one()
 
 
 def time_of(epoch_s: float) -> datetime:

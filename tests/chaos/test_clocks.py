@@ -1,0 +1,89 @@
+"""Clocks that are set by hours, of one process at a time: nothing that is counted in seconds may notice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos import record
+from chaos.programs import DUO, SOLO, counting
+from chaos.site import Site, site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+CLOUDS = {"sim": {"plugin": "simulated", "settings": {"boot_s": 0.2, "types": [SOLO, DUO]}}}
+AHEAD_S = 7 * 3600.0
+BEHIND_S = -3 * 3600.0
+LINES = 60
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Shared by the tests here, each of which sets the clocks back."""
+    with site(tmp_path_factory.mktemp("clocks") / "data", "deployed", clouds=CLOUDS, clocks=True) as played:
+        with played.database() as database:
+            record.begin(database)
+        yield played
+
+
+@pytest.fixture
+def plane(deployed: Site) -> Iterator[Site]:
+    yield deployed
+    for role in (*deployed.apis, *deployed.workers, "postgres"):
+        deployed.set_clock(role, 0.0)
+
+
+def limited(marks: Path, name: str) -> dict[str, object]:
+    """A job that would be stopped if the hours of a jump counted."""
+    document = counting(marks, name, LINES)
+    return {**document, "limits": {**document["limits"], "max_duration_s": 1800, "max_cost_usd": 0.1}}
+
+
+@pytest.mark.parametrize("ahead_s", [AHEAD_S, BEHIND_S], ids=["ahead", "behind"])
+@pytest.mark.parametrize("roles", [("api", "api-2"), ("worker", "worker-2"), ("api", "worker")], ids="+".join)
+def test_a_clock_of_the_service_that_is_set_stops_no_training(
+    roles: tuple[str, ...], ahead_s: float, plane: Site, tmp_path: Path
+) -> None:
+    job_id = plane.submit(limited(tmp_path, f"{'-'.join(roles)}-{'ahead' if ahead_s > 0 else 'behind'}"))
+    plane.wait_for(job_id, "running")
+
+    for role in roles:
+        plane.set_clock(role, ahead_s)
+
+    job = plane.wait_for(job_id, "succeeded", timeout_s=60)
+    assert job["generation"] == 1
+    assert plane.lines_of(job_id) == [f"line 1 {number}" for number in range(LINES)]
+    later = plane.submit(counting(tmp_path, f"after-{'-'.join(roles)}-{ahead_s:.0f}", 3))
+    plane.wait_for(later, "succeeded", timeout_s=60)
+
+
+@pytest.mark.parametrize("ahead_s", [AHEAD_S, BEHIND_S], ids=["ahead", "behind"])
+def test_a_clock_of_a_node_that_is_set_stops_no_training(ahead_s: float, plane: Site, tmp_path: Path) -> None:
+    job_id = plane.submit(limited(tmp_path, f"node-{'ahead' if ahead_s > 0 else 'behind'}"))
+    plane.wait_for(job_id, "running")
+    (token,) = plane.agents()
+
+    plane.set_agent_clock(token, ahead_s)
+
+    job = plane.wait_for(job_id, "succeeded", timeout_s=60)
+    assert job["generation"] == 1
+    assert plane.lines_of(job_id) == [f"line 1 {number}" for number in range(LINES)]
+
+
+@pytest.mark.parametrize("ahead_s", [AHEAD_S, BEHIND_S], ids=["ahead", "behind"])
+def test_leases_survive_a_clock_of_the_database_that_is_set(ahead_s: float, plane: Site, tmp_path: Path) -> None:
+    """Its clock is the one that leases are counted by: what a jump leaves behind may not stand in the way for hours."""
+    before = plane.submit(counting(tmp_path, f"before-{ahead_s:.0f}", 20))
+    plane.wait_for(before, "running")
+
+    plane.set_clock("postgres", ahead_s)
+    plane.wait_for(before, "succeeded", timeout_s=60)
+    plane.set_clock("postgres", 0.0)
+
+    began = time.monotonic()
+    later = plane.submit(counting(tmp_path, f"later-{ahead_s:.0f}", 3))
+    plane.wait_for(later, "succeeded", timeout_s=60)
+    assert time.monotonic() - began < 60

@@ -1,0 +1,21 @@
+"""Many jobs at once on a cloud where every kind of call goes wrong, while its control plane is killed at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos import scripts
+from chaos.runs import Size, Surroundings, play
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("jobs", [16, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
+def test_every_promise_is_kept_to_many_jobs_under_every_fault(jobs: int, tmp_path: Path) -> None:
+    size = Size(jobs=jobs, gangs=jobs // 8, endless=2, lines=3, acts=10)
+
+    played = play(jobs, tmp_path, Surroundings("deployed"), size, script=scripts.everything(jobs // 8))
+
+    assert played.violations == [], played.diary

@@ -1,0 +1,120 @@
+"""Disks that are full: what was acknowledged stays, errors say what is wrong, and all is well once there is room."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from support.own_namespaces import SmallDisk, own_mounts, small_disk
+from support.waiting import wait_until
+
+from chaos import record
+from chaos.judging import judged
+from chaos.programs import DUO, SOLO, counting
+from chaos.site import Site, site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+CLOUDS = {"sim": {"plugin": "simulated", "settings": {"boot_s": 0.2, "types": [SOLO, DUO]}}}
+FULL_FOR_S = 4.0
+LINES = 60
+
+
+@dataclass
+class Cramped:
+    """A control plane whose data, whose objects and whose nodes lie on small disks of their own."""
+
+    plane: Site
+    data: SmallDisk
+    objects: SmallDisk
+    nodes: SmallDisk
+    marks: Path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cramped]:
+    folder = tmp_path_factory.mktemp("cramped")
+    with own_mounts():
+        data = small_disk(folder / "data", 48)
+        objects = small_disk(folder / "data" / "objects", 8)
+        nodes = small_disk(folder / "data" / "simulated" / "sim.nodes", 32)
+        (folder / "marks").mkdir()
+        with site(folder / "data", "embedded", clouds=CLOUDS) as plane:
+            with plane.database() as database:
+                record.begin(database)
+            yield Cramped(plane, data, objects, nodes, folder / "marks")
+
+
+@pytest.fixture
+def cramped(shared: Cramped) -> Iterator[Cramped]:
+    yield shared
+    for disk in (shared.data, shared.objects, shared.nodes):
+        disk.free()
+    shared.plane.wait_until_it_works()
+
+
+def test_a_service_whose_disk_is_full_accepts_nothing_says_why_and_loses_nothing(cramped: Cramped) -> None:
+    plane = cramped.plane
+    running = plane.submit(counting(cramped.marks, "running", LINES))
+    plane.wait_for(running, "running")
+    cramped.data.fill()
+
+    refusals = [plane.http("POST", "/v1/jobs", json=counting(cramped.marks, f"no-{n}", 1)) for n in range(20)]
+    time.sleep(FULL_FOR_S)
+    cramped.data.free()
+
+    refused = next(answer for answer in refusals if answer.status_code != 201)
+    assert refused.status_code == 503
+    assert "no room on its disk" in refused.json()["detail"]
+    accepted = [answer.json()["id"] for answer in refusals if answer.status_code == 201]
+    for job_id in (running, *accepted, plane.submit(counting(cramped.marks, "after", 3))):
+        plane.wait_for(job_id, "succeeded", timeout_s=90)
+    assert plane.lines_of(running) == [f"line 1 {number}" for number in range(LINES)]
+    assert judged(plane, cramped.marks) == []
+
+
+def test_an_object_store_that_is_full_loses_no_log_line(cramped: Cramped) -> None:
+    plane = cramped.plane
+    job_id = plane.submit(counting(cramped.marks, "objects", LINES))
+    plane.wait_for(job_id, "running")
+    cramped.objects.fill()
+
+    wait_until(lambda: count(cramped, "objects") > 20, timeout_s=30, description="the program goes on")
+    time.sleep(FULL_FOR_S)
+    cramped.objects.free()
+
+    assert plane.wait_for(job_id, "succeeded", timeout_s=90)["generation"] == 1
+    assert plane.lines_of(job_id) == [f"line 1 {number}" for number in range(LINES)]
+    assert judged(plane, cramped.marks) == []
+
+
+def test_a_node_whose_disk_is_full_ends_no_training_and_tells_its_end_later(cramped: Cramped) -> None:
+    """The program writes elsewhere here: what it prints would be lost to it, as on any full disk."""
+    plane = cramped.plane
+    quiet = counting(cramped.marks, "journal", 1)
+    command = ["/bin/sh", "-c", "sleep 3; echo done >>" + str(cramped.marks / "journal.done")]
+    job_id = plane.submit({**quiet, "workload": {**quiet["workload"], "command": command}})
+    plane.wait_for(job_id, "running")
+    cramped.nodes.fill()
+
+    wait_until(lambda: (cramped.marks / "journal.done").exists(), timeout_s=30, description="the program is done")
+    time.sleep(FULL_FOR_S)
+    with suppress(httpx.TransportError):
+        assert plane.job(job_id)["state"] == "running", "nobody could be told yet"
+    cramped.nodes.free()
+
+    job = plane.wait_for(job_id, "succeeded", timeout_s=90)
+    assert job["generation"] == 1
+    assert (cramped.marks / "journal.done").read_text() == "done\n"
+    assert judged(plane, cramped.marks) == []
+
+
+def count(cramped: Cramped, name: str) -> int:
+    """How many lines the job's rank has written on its node."""
+    logs = cramped.plane.data_dir.glob("simulated/sim.nodes/*/logs/*/rank-0.stdout")
+    return max((text.count(b"\n") for text in (log.read_bytes() for log in logs)), default=0)
