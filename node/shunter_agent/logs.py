@@ -35,7 +35,9 @@ class _Stream:
         self.offset = offset
         self.busy = False
         self.waiting_since: float | None = None
-        """When the oldest byte that is not uploaded was first seen."""
+        """When the oldest byte that is not uploaded was first seen (monotonic)."""
+        self.seen_at: float | None = None
+        """The same by the wall clock, which may be set meanwhile."""
 
     def size(self) -> int:
         try:
@@ -61,14 +63,14 @@ class LogShipper:
         """
         self._watched = watched
         self._discover()
-        now, tuning = time.time(), self._shared.tuning
+        now, tuning = time.monotonic(), self._shared.tuning
         # What arrives first is shown first: the set-up before the ranks.
         for stream in sorted(self._streams.values(), key=lambda stream: (stream.rank, stream.name)):
             waiting = stream.size() - stream.offset
             if stream.busy or waiting <= 0:
                 continue
             if stream.waiting_since is None:
-                stream.waiting_since = now
+                stream.waiting_since, stream.seen_at = now, time.time()
             due = waiting >= tuning.log_chunk_bytes or now - stream.waiting_since >= tuning.log_s
             if everything or due:
                 stream.busy = True
@@ -105,8 +107,8 @@ class LogShipper:
         if error is not None:
             raise error
         key, chunk = result
-        first_at = stream.waiting_since or chunk.last_at
-        stream.waiting_since = None
+        first_at = stream.seen_at or chunk.last_at
+        stream.waiting_since = stream.seen_at = None
         stream.offset += len(chunk.data)
         if key is None:
             detail = {"object": self._key(stream), "detail": f"{len(chunk.data)} bytes at {chunk.offset} were refused"}

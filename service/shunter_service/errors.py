@@ -139,6 +139,8 @@ def _http(request: AnyRequest, error: HTTPException) -> Response[bytes]:
 
 
 def _unavailable(request: AnyRequest, error: Exception) -> Response[bytes]:
+    if _is_full(error):
+        return _no_room(request, error)
     _log.error("database unavailable", request_id=request_id(request.scope), error=str(error).splitlines()[0][:300])
     detail = "the database does not answer; nothing is lost, try again"
     return answer(request, ProblemError("unavailable", detail, headers={"Retry-After": "1"}))
@@ -147,7 +149,17 @@ def _unavailable(request: AnyRequest, error: Exception) -> Response[bytes]:
 def _machine(request: AnyRequest, error: OSError) -> Response[bytes]:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return _unexpected(request, error)
-    _log.error("no room on the disk", request_id=request_id(request.scope), error=str(error)[:300])
+    return _no_room(request, error)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether it is the database that has no room: SQLite says so in words, PostgreSQL by a code."""
+    cause = getattr(error, "orig", None)
+    return getattr(cause, "sqlstate", None) == "53100" or "database or disk is full" in str(cause)
+
+
+def _no_room(request: AnyRequest, error: Exception) -> Response[bytes]:
+    _log.error("no room on the disk", request_id=request_id(request.scope), error=str(error).partition("\n")[0][:300])
     detail = "the service has no room on its disk; nothing is lost, try again when its operator has made some"
     return answer(request, ProblemError("unavailable", detail, headers={"Retry-After": "30"}))
 

@@ -8,6 +8,7 @@ import pytest
 from shunter_agent.files import tail
 from shunter_agent.logs import read_chunk
 from support.agents import AgentMaker, AgentProcess, assignment, python
+from support.clocks import set_clock, settable_clock
 from support.node_service import NodeService
 from support.waiting import wait_until
 
@@ -71,6 +72,21 @@ def test_an_unwatched_line_waits_its_time_and_a_watched_one_does_not(
     service.upload_logs = True
     service.wait_for("log", seconds=3)
 
+    assert service.log(0, "stdout") == b"hello\n"
+
+
+def test_a_clock_that_is_set_back_holds_no_line_up(service: NodeService, make_agent: AgentMaker) -> None:
+    agent = make_agent(environment={"SHUNTER_AGENT_LOG_S": "2", **settable_clock()})
+    set_clock(agent.folder, 0.0)
+    agent.start()
+    service.run(assignment(python("import time\nprint('hello', flush=True)\ntime.sleep(60)")))
+    service.wait_for("rank_up")
+    exchanges = service.exchanges
+    wait_until(lambda: service.exchanges > exchanges + 3, description="the line was seen")
+
+    set_clock(agent.folder, -3600.0)
+
+    service.wait_for("log", seconds=10)
     assert service.log(0, "stdout") == b"hello\n"
 
 

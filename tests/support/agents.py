@@ -61,7 +61,7 @@ class AgentProcess:
     def start(self) -> AgentProcess:
         argv = [self._python, "-m", "shunter_agent", "run", "--dir", str(self.folder)]
         with (self.folder / "agent.log").open("ab") as log:
-            self._process = subprocess.Popen(argv, env=self._environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(argv, env=self._environment, stdout=log, stderr=log, cwd=self.folder)
         return self
 
     def kill(self) -> None:
