@@ -117,3 +117,55 @@ def test_variables_that_look_like_settings_and_are_none_are_told() -> None:
         "SHUNTER_PACES__QUIET_S is no setting that is known, and does nothing; did you mean `SHUNTER_PACE`?",
         "SHUNTER_PORT_8080_TCP is no setting that is known, and does nothing",
     ]
+
+
+def test_an_instance_without_a_plugin_has_the_one_of_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "shunter.toml").write_text('[providers.runpod]\n[providers.mine]\nplugin = "runpod"\n')
+
+    found = DataSettings(data_dir=tmp_path).providers
+
+    assert {name: one.plugin for name, one in found.items()} == {"runpod": "runpod", "mine": "runpod"}
+
+
+def test_a_variable_speaks_of_the_instance_whose_name_has_a_hyphen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shunter.toml").write_text(
+        '[providers.runpod-eu]\nplugin = "runpod"\n[providers.runpod-eu.settings]\ncloud = "SECURE"\ndisk_gib = 1\n'
+    )
+    monkeypatch.setenv("SHUNTER_PROVIDERS__RUNPOD_EU__SETTINGS__DISK_GIB", "7")
+    monkeypatch.setenv("SHUNTER_PROVIDERS__OTHER_ONE__PLUGIN", "lambda")
+
+    found = DataSettings(data_dir=tmp_path).providers
+
+    assert set(found) == {"runpod-eu", "other_one"}
+    assert found["runpod-eu"].plugin == "runpod"
+    assert {name: str(value) for name, value in found["runpod-eu"].settings.items()} == {
+        "cloud": "SECURE",
+        "disk_gib": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "words", "everything"),
+    [("paused", "the operator has paused it", True), ("spend_frozen", "the operator has frozen its spending", False)],
+)
+def test_an_operator_holds_an_instance_with_a_word(tmp_path: Path, setting: str, words: str, everything: bool) -> None:
+    (tmp_path / "shunter.toml").write_text(f"[providers.local]\n{setting} = true\n")
+
+    hold = DataSettings(data_dir=tmp_path).providers["local"].hold
+
+    assert hold is not None
+    assert (hold.words, hold.of_everything) == (words, everything)
+
+
+def test_settings_of_an_instance_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "shunter.toml").write_text('[providers.runpod.settings]\napi_key = "s3cret-of-runpod"\n')
+
+    assert "s3cret" not in repr(DataSettings(data_dir=tmp_path))
+
+
+def test_a_variable_with_the_credentials_of_an_instance_is_no_typing_error(tmp_path: Path) -> None:
+    told = DataSettings.unknown_variables({"SHUNTER_RUNPOD_API_KEY": "x", "SHUNTER_LAMBDA_EU_API_KEY": "x"})
+
+    assert told == []

@@ -46,7 +46,7 @@ def test_the_newest_health_of_a_provider_takes_the_place_of_the_former(database:
 
     assert [(one.instance, one.ok, one.detail, one.account, one.offers) for one in rows] == [
         ("a", False, "no key", None, []),
-        ("b", False, "broken", None, []),
+        ("b", False, "broken", None, [{"gpus": 1}]),
     ]
 
 
@@ -156,3 +156,20 @@ def test_a_number_of_the_outbox_is_never_used_again(database: Database) -> None:
 def put_artifact(database: Database, job_id: str, path: str, generation: int, size: int) -> None:
     file: dict[str, Any] = {"size": size, "sha256": "0" * 64, "object": f"{job_id}/{generation}/{path}"}
     database.write(lambda conn: artifacts.put(conn, job_id, path, generation=generation, **file))
+
+
+def test_offers_that_cannot_be_read_now_stay_with_their_age(database: Database) -> None:
+    database.write(lambda conn: providers.record_health(conn, "a", "cloud", True, offers=[{"gpus": 1}]))
+    (before,) = database.read(providers.list_all)
+
+    database.write(lambda conn: providers.record_health(conn, "a", "cloud", False, "it hangs"))
+
+    (after,) = database.read(providers.list_all)
+    assert (after.ok, after.detail, after.offers) == (False, "it hangs", [{"gpus": 1}])
+    assert after.offers_at == before.offers_at is not None
+
+
+def test_an_instance_that_was_never_read_has_no_age(database: Database) -> None:
+    database.write(lambda conn: providers.record_health(conn, "a", "cloud", False, "no key"))
+
+    assert database.read(providers.list_all)[0].offers_at is None

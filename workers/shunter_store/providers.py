@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Boolean, Connection, bindparam, case, select
 
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import PerDialect, db_now
@@ -25,13 +25,20 @@ class ProviderRow:
     account: str | None
     capabilities: dict[str, Any]
     offers: list[dict[str, Any]]
+    """As they were last read, which is `offers_at`; None: never."""
     updated_at: datetime
+    offers_at: datetime | None = None
 
 
 def _upsert(insert: Any) -> Any:
-    statement = insert(providers).values(updated_at=db_now())
-    fresh = {name: statement.excluded[name] for name in ("plugin", "ok", "detail", "account", "capabilities", "offers")}
-    return statement.on_conflict_do_update(index_elements=["instance"], set_={**fresh, "updated_at": db_now()})
+    """Offers that cannot be read now stay as they were, with their age."""
+    statement = insert(providers).values(
+        updated_at=db_now(), offers_at=case((bindparam("was_read", type_=Boolean), db_now()))
+    )
+    new = statement.excluded
+    fresh = {name: new[name] for name in ("plugin", "ok", "detail", "account", "capabilities")}
+    kept = {name: case((new["ok"], new[name]), else_=providers.c[name]) for name in ("offers", "offers_at")}
+    return statement.on_conflict_do_update(index_elements=["instance"], set_={**fresh, **kept, "updated_at": db_now()})
 
 
 _RECORD = PerDialect(_upsert)
@@ -54,6 +61,7 @@ def record_health(  # noqa: PLR0913 - the columns of a row
         "instance": instance,
         "plugin": plugin,
         "ok": ok,
+        "was_read": ok,
         "detail": detail,
         "account": account,
         "capabilities": capabilities or {},

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
+from shunter_providers.registry import installed_plugins
 from shunter_schemas.nearest import did_you_mean, nearest
 
 FILE: Final = "shunter.toml"
@@ -85,5 +86,8 @@ def _nearest(name: str, known: Iterable[str], prefix: str) -> str:
 
 
 def _is_others(name: str, prefix: str) -> bool:
-    others = (*_OTHERS, f"{PREFIX}{SERVICE_TABLE.upper()}_") if prefix == PREFIX else ()
-    return name.startswith(others)
+    """Credentials of provider instances stand in `SHUNTER_<NAME>_…`, and a name begins with its plugin's by custom."""
+    if prefix != PREFIX:
+        return False
+    plugins = (f"{PREFIX}{plugin.upper().replace('-', '_')}_" for plugin in installed_plugins())
+    return name.startswith((*_OTHERS, f"{PREFIX}{SERVICE_TABLE.upper()}_", *plugins))

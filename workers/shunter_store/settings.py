@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
@@ -46,15 +46,32 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Hold(NamedTuple):
+    """Why an instance makes no nodes."""
+
+    words: str
+    of_everything: bool
+    """False: only of nodes that bill."""
+
+
 class ProviderSettings(_Frozen):
     """One configured instance of a provider plugin."""
 
-    plugin: str
-    """Name of the entry point in the group `shunter.providers`."""
-    settings: dict[str, Any] = Field(default_factory=dict)
+    plugin: str = ""
+    """Name of the entry point in the group `shunter.providers`. Empty: the instance's own name."""
+    settings: dict[str, Any] = Field(default_factory=dict, repr=False)
     """Checked by the plugin itself."""
     paused: bool = False
     """Takes no new nodes; those that it has are scanned and released as ever."""
+    spend_frozen: bool = False
+    """Takes no new nodes that bill; those that it has go on, and are scanned and released as ever."""
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why it makes no nodes; None: it does."""
+        if self.paused:
+            return Hold("the operator has paused it", of_everything=True)
+        return Hold("the operator has frozen its spending", of_everything=False) if self.spend_frozen else None
 
 
 class Pace(_Frozen):
@@ -66,6 +83,9 @@ class Pace(_Frozen):
     """While somebody looks at the job."""
     quiet_s: float = Field(default=5.0, gt=0)
     """Otherwise."""
+    slowest_s: float = Field(default=8.0, gt=0, le=14.0)
+    """While the service is busy it asks nodes to come less often, down to this: so long a cancel may take then to
+    reach a node."""
 
 
 class Timing(_Frozen):
@@ -106,6 +126,9 @@ class DataSettings(BaseSettings):
     """Broker; empty: the embedded server's socket in the data directory."""
     providers: dict[str, ProviderSettings] = Field(default_factory=lambda: {"local": ProviderSettings(plugin="local")})
     """Configured instances of provider plugins, by name."""
+    reaping: Literal["end", "report"] = "end"
+    """What becomes of nodes of this deployment that the ledger does not know: `end` them (after a restore only once
+    an operator has confirmed), or `report` them and no more."""
     pace: Pace = Pace()
     timing: Timing = Timing()
 
@@ -123,7 +146,8 @@ class DataSettings(BaseSettings):
             "objects_url": f"file://{data_dir / 'objects'}",
             "redis_url": f"redis+socket://{data_dir / 'run' / 'redis.sock'}?virtual_host=0",
         }
-        return {**values, "data_dir": data_dir, **{k: v for k, v in filled.items() if not values.get(k)}}
+        named = {"providers": _named(values["providers"])} if isinstance(values.get("providers"), dict) else {}
+        return {**values, **named, "data_dir": data_dir, **{k: v for k, v in filled.items() if not values.get(k)}}
 
     @classmethod
     def settings_customise_sources(
@@ -137,3 +161,27 @@ class DataSettings(BaseSettings):
         table = settings_file(Path(init_settings().get("data_dir") or default_data_dir()))
         check_table(table, settings_cls, also=(*WORKER_NAMES, SERVICE_TABLE))
         return init_settings, env_settings, InitSettingsSource(settings_cls, table)
+
+
+def _named(providers: Mapping[str, Any]) -> dict[str, Any]:
+    """Instances with their plugin's name filled in. A variable's name holds no hyphen: what `SHUNTER_PROVIDERS__A_B__…`
+    says is the instance `a-b` where the file has one of that name, and before what the file says of it."""
+    found: dict[str, Any] = {name: value for name, value in providers.items() if not _is_variant(name, providers)}
+    for name, value in providers.items():
+        if _is_variant(name, providers):
+            hyphened = name.replace("_", "-")
+            found[hyphened] = _over(found[hyphened], value)
+    return {
+        name: {**value, "plugin": value.get("plugin") or name} if isinstance(value, dict) else value
+        for name, value in found.items()
+    }
+
+
+def _is_variant(name: str, providers: Mapping[str, Any]) -> bool:
+    return "_" in name and name.replace("_", "-") in providers
+
+
+def _over(base: Any, more: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(more, dict)):
+        return more
+    return {**base, **{name: _over(base.get(name), value) for name, value in more.items()}}

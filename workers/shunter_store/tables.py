@@ -365,6 +365,7 @@ providers = Table(
     must("capabilities", Json),
     must("offers", Json),
     must("updated_at", UtcTime),
+    may("offers_at", UtcTime),
 )
 
 # --- what lies in the object store -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from shunter_planner import Candidate, Unavailable
 from shunter_providers.contract import Capabilities, Fault, Offer, OfferQuery, ProviderError
 from shunter_providers.registry import Registry
 from shunter_schemas.job import JobSpec
+from shunter_store.settings import Hold
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.view import Market
@@ -20,6 +21,7 @@ from shunter_workers.view import Market
 GOOD_FOR_S: Final = 30.0
 GOOD_FOR_ON_SHARED_HOSTS_S: Final = 2.0
 ASK_WITHIN_S: Final = 10.0
+_SETUP_FEE: Final = "each node costs a set-up fee there: only jobs that name it in placement.providers run on it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class _Answer:
     asked_at: float
     offers: Sequence[Offer] | ProviderError
     shared_hosts: bool
+    setup_fee: bool = False
 
     def is_fresh(self) -> bool:
         good_for_s = GOOD_FOR_ON_SHARED_HOSTS_S if self.shared_hosts else GOOD_FOR_S
@@ -36,10 +39,10 @@ class _Answer:
 class Offers:
     """The market of one process."""
 
-    def __init__(self, registry: Registry, accounts: Accounts, paused: Mapping[str, bool]) -> None:
+    def __init__(self, registry: Registry, accounts: Accounts, holds: Mapping[str, Hold | None]) -> None:
         self._registry = registry
         self._accounts = accounts
-        self._paused = paused
+        self._holds = holds
         self._answers: dict[str, _Answer] = {}
 
     async def collect(self, document: JobSpec) -> Market:
@@ -51,6 +54,8 @@ class Offers:
         for name, answer in zip(wanted, answers, strict=True):
             if isinstance(answer.offers, ProviderError):
                 unavailable.append(Unavailable(name, answer.offers.detail))
+            elif answer.setup_fee and name not in document.placement.providers:
+                unavailable.append(Unavailable(name, _SETUP_FEE))
             else:
                 candidates += [Candidate(name, offer, answer.shared_hosts) for offer in answer.offers]
         return Market(self._registry.names, candidates, unavailable)
@@ -87,10 +92,13 @@ class Offers:
 
     async def _ask_anew(self, name: str) -> _Answer:
         asked_at = time.monotonic()
-        if self._paused.get(name):
-            return _Answer(asked_at, ProviderError(Fault.TRANSIENT, "the operator has paused it"), shared_hosts=True)
+        hold = self._holds.get(name)
+        if hold is not None and hold.of_everything:
+            return _Answer(asked_at, ProviderError(Fault.TRANSIENT, hold.words), shared_hosts=True)
         try:
             provider = self._registry.get(name)
+            if hold is not None and provider.capabilities.bills:
+                return _Answer(asked_at, ProviderError(Fault.TRANSIENT, hold.words), shared_hosts=True)
             async with asyncio.timeout(ASK_WITHIN_S):
                 await self._accounts.of(name)  # no node without knowing whose it will be
                 offers = await provider.offers(OfferQuery())
@@ -99,4 +107,5 @@ class Offers:
         except TimeoutError:
             late = ProviderError(Fault.TRANSIENT, f"no answer within {ASK_WITHIN_S:.0f} s")
             return _Answer(asked_at, late, shared_hosts=True)
-        return _Answer(asked_at, tuple(offers), provider.capabilities.shared_hosts)
+        declared = provider.capabilities
+        return _Answer(asked_at, tuple(offers), declared.shared_hosts, declared.spends_setup_fee)

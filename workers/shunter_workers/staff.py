@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
 from shunter_store.database import Database
 
+from shunter_store.objects import ObjectStore
+from shunter_store.paces import StorePacer
 from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor, Origin
 from shunter_workers.applying import Applier
@@ -92,7 +95,15 @@ class Staff:
 def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: str) -> Staff:
     """Everything that a worker process needs."""
     owner, timing = owner_name(), settings.timing
-    registry = Registry(make_instances(settings.providers, settings.data_dir, deployment=deployment))
+    registry = Registry(
+        make_instances(
+            settings.providers,
+            settings.data_dir,
+            environment=os.environ,
+            pacer=StorePacer(database),
+            deployment=deployment,
+        )
+    )
     accounts = Accounts(registry)
     stepper = make_stepper(settings, database, registry, accounts, deployment)
     claimer = Claimer(database, stepper.step, owner=owner, lease_s=timing.step_lease_s)
@@ -116,9 +127,8 @@ def make_stepper(
     settings: WorkerSettings, database: Database, registry: Registry, accounts: Accounts, deployment: str
 ) -> Stepper:
     """What steps jobs."""
-    secret = signing_secret(settings.data_dir)
-    paused = {name: configured.paused for name, configured in settings.providers.items()}
-    offers = Offers(registry, accounts, paused)
+    origin = make_origin(settings, deployment)
+    offers = Offers(registry, accounts, {name: configured.hold for name, configured in settings.providers.items()})
     return Stepper(
         database=database,
         observer=Observer(database, offers, unreachable_after_s=settings.timing.unreachable_after_s),

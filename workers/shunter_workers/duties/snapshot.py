@@ -12,8 +12,8 @@ from shunter_store import providers
 from shunter_store.database import Database
 from sqlalchemy import Connection
 
-EVERY_S: Final = 60.0
-ASK_WITHIN_S: Final = 30.0
+EVERY_S: Final = 30.0
+ASK_WITHIN_S: Final = 25.0
 
 
 class Snapshot:

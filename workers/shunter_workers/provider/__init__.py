@@ -1,0 +1,1 @@
+"""`shunter provider`: list the plugins and instances, check one, begin a new plugin."""
