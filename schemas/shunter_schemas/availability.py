@@ -42,8 +42,6 @@ _SECRETS: Final = "stored secrets; leave it out"
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
-    Row("strategy.kind", _one_of("auto"), 'strategy `auto`; give {"kind": "ddp"}', "training"),
-    Row("resources.gpus.min", _given, "a range of GPUs; give a number"),
     Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
     Row("limits.max_gpu_idle_s", _given, "watching for idle GPUs; leave it out"),
     Row("keep_alive_s", _given, "keeping nodes for a next job; leave it out"),

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from shunter_schemas.training import TrainingWorkload
+from shunter_schemas.training import Batch, TrainingWorkload
 
 
 class BatchPlan(NamedTuple):
@@ -28,6 +28,13 @@ def batch_plan(workload: TrainingWorkload, world_size: int) -> BatchPlan:
     if rest or not per_rank or per_rank % micro_size:
         raise ValueError(f"{workload.batch} does not divide over {world_size} ranks")
     return BatchPlan(micro_size, per_rank // micro_size, world_size)
+
+
+def dividing_worlds(batch: Batch, least: int, most: int) -> list[int]:
+    """The numbers of ranks from `least` to `most` over which the batch divides, the smallest first."""
+    micro = 1 if batch.micro_size == "auto" else batch.micro_size
+    samples, rest = divmod(batch.global_size, micro)
+    return [] if rest else [size for size in range(least, min(most, samples) + 1) if samples % size == 0]
 
 
 def total_steps(workload: TrainingWorkload, samples: int | None = None) -> int | None:

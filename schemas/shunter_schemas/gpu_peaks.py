@@ -20,6 +20,7 @@ _AMD: Final = "https://www.amd.com/en/products/accelerators/instinct"
 # fmt: off
 GPU_PEAKS: Final[tuple[GpuPeak, ...]] = (  # the first that fits counts, so narrower names come first
     GpuPeak(("GB200",), 2500.0, f"{_NVIDIA}/gb200-nvl72/"),
+    GpuPeak(("B300",), 2250.0, f"{_NVIDIA}/dgx-b300/"),
     GpuPeak(("B200",), 2250.0, f"{_NVIDIA}/dgx-b200/"),
     GpuPeak(("H200", "NVL"), 835.5, f"{_NVIDIA}/h200/"),
     GpuPeak(("GH200",), 989.5, f"{_NVIDIA}/grace-hopper-superchip/"),
@@ -38,6 +39,8 @@ GPU_PEAKS: Final[tuple[GpuPeak, ...]] = (  # the first that fits counts, so narr
     GpuPeak(("A10G",), 70.0, "NVIDIA A10G data sheet, as AWS shows it for its G5 instances"),
     GpuPeak(("A10",), 125.0, f"{_NVIDIA}/products/a10-gpu/"),
     GpuPeak(("RTX A6000",), 154.8, "NVIDIA RTX A6000 data sheet"),
+    GpuPeak(("RTX PRO 6000",), 503.8, "NVIDIA RTX Blackwell GPU architecture: FP16 with FP32 accumulate"),
+    GpuPeak(("RTX 5090",), 209.5, "NVIDIA RTX Blackwell GPU architecture: FP16 with FP32 accumulate"),
     GpuPeak(("RTX 4090",), 165.2, "NVIDIA Ada GPU architecture, appendix A: FP16 with FP32 accumulate"),
     GpuPeak(("RTX 3090 TI",), 80.0, "NVIDIA Ada GPU architecture, appendix A: FP16 with FP32 accumulate"),
     GpuPeak(("RTX 3090",), 71.0, "NVIDIA Ampere GA102 architecture, appendix A: FP16 with FP32 accumulate"),

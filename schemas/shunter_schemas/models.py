@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from shunter_schemas.base import Count, OpenFraction, Part, Path, Positive, Target, Text
+from shunter_schemas.hints import Hints
 
 
 class TransformerModel(Part):
@@ -85,6 +86,12 @@ class PythonModel(Part):
         default_factory=dict,
         description="Keyword arguments of the factory.",
         examples=[{"classes": 1000}],
+    )
+    hints: Hints | None = Field(
+        default=None,
+        description="What the planner should know of the model, which it never imports; enables the memory check and "
+        "the choice of a strategy by size.",
+        examples=[{"parameters": 7.6e9, "layers": 28, "hidden": 3584}],
     )
 
 

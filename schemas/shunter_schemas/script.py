@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from shunter_schemas.base import Count, Part, Positive, text_like
+from shunter_schemas.base import Count, Part, text_like
+from shunter_schemas.hints import Hints
 
 Argument = Annotated[str, StringConstraints(max_length=32_768)]
 
@@ -37,15 +38,6 @@ class ScriptCheckpoint(Part):
         description="Whether the program resumes on another number of ranks.",
         examples=["fixed"],
     )
-
-
-class Hints(Part):
-    """What the planner should know of the program; enables the memory check."""
-
-    parameters: Positive | None = Field(default=None, description="Parameters of the model.", examples=[7.6e9])
-    layers: Count | None = Field(default=None, description="Number of blocks.", examples=[28])
-    hidden: Count | None = Field(default=None, description="Width of the model.", examples=[3584])
-    sequence_length: Count | None = Field(default=None, description="Tokens of one sample.", examples=[4096])
 
 
 class ScriptWorkload(Part):

@@ -26,6 +26,7 @@ from shunter_service.controllers.manual import ManualController
 from shunter_service.controllers.metrics import MetricsController
 from shunter_service.controllers.node import NodeController
 from shunter_service.controllers.objects import ObjectsController
+from shunter_service.controllers.plans import PlansController
 from shunter_service.controllers.results import ResultsController
 from shunter_service.controllers.status import StatusController
 from shunter_service.controllers.stream import StreamController
@@ -39,6 +40,7 @@ CONTROLLERS = [
     ManualController,
     JobsController,
     JobWishesController,
+    PlansController,
     EventsController,
     LogsController,
     MetricsController,

@@ -52,6 +52,7 @@ def _body(model: str, kinds: Sequence[str], example: Any, *, required: bool = Tr
 
 _BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "CreateJob": _body("JobSpec", JSON, job_document()),
+    "CreatePlan": _body("JobSpec", JSON, job_document()),
     "CreateBundle": {"required": True, "content": dict.fromkeys(ARCHIVES, _BYTES)},
     "UpdateJob": _body("JobPatch", PATCHES, {"labels": {"team": "nlp"}, "limits": {"max_duration_s": 7200}}),
     "RetryJob": _body("RetryRequest", JSON, {"from": "checkpoint"}, required=False),
@@ -81,6 +82,7 @@ _ALSO: Final[Mapping[str, Mapping[str, str]]] = {
 }
 _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     "CreateJob": (400, 401, 403, 413, 415, 422, 503),
+    "CreatePlan": (400, 401, 413, 415, 422, 503),
     "CreateBundle": (400, 401, 403, 413, 415, 422, 503),
     **dict.fromkeys(("CancelJob", "PauseJob", "ResumeJob", "CheckpointJob"), (401, 403, 404, 409, 422, 503)),
     "RetryJob": (400, 401, 403, 404, 409, 413, 415, 422, 503),

@@ -18,7 +18,6 @@ from shunter_schemas.api import (
     JobDocument,
     JobDocuments,
     JobNode,
-    JobPlan,
     Progress,
     ProviderInfo,
     Transition,
@@ -38,6 +37,7 @@ from shunter_store.providers import ProviderRow
 from shunter_store.standings import Standing
 
 from shunter_service.attempts import attempts
+from shunter_service.plan_views import plan_view
 
 _PRIORITIES = cast(
     "Mapping[int, Literal['low', 'normal', 'high']]", {number: word for word, number in URGENCIES.items()}
@@ -91,7 +91,7 @@ def job_view(standing: Standing) -> Job:
         generation=row.generation,
         progress=_progress(standing) if standing.progress else None,
         waiting=None if row.waiting is None else _waiting(row.waiting),
-        plan=None if row.plan is None else _plan(row.plan),
+        plan=None if row.plan is None else plan_view(row.plan, standing),
         nodes=tuple(_node(node, row.health) for node in standing.nodes),
         attempts=tuple(attempts(standing)),
         transitions=(Transition(at=row.created_at, to=State.QUEUED), *map(_transition, standing.moves)),
@@ -240,26 +240,6 @@ def _waiting(stored: Mapping[str, Any]) -> Waiting:
     with suppress(ValidationError):
         return Waiting.model_validate({**stored, "tried": tried})
     return Waiting(reason=str(stored.get("reason", "waiting")), detail=str(stored.get("detail", "")))
-
-
-def _plan(stored: Mapping[str, Any]) -> JobPlan:
-    offer = cast("Mapping[str, Any]", stored.get("offer") or {})
-    strategy = cast("Mapping[str, Any]", stored.get("strategy") or {})
-    return JobPlan(
-        strategy=str(strategy.get("kind", "")),
-        why=str(stored.get("why") or "asked for"),
-        provider=str(stored.get("instance", "")),
-        instance_type=str(offer.get("instance_type", "")),
-        region=str(offer.get("region", "")),
-        jurisdiction=str(offer.get("jurisdiction", "")),
-        gpu_model=offer.get("gpu_model"),
-        num_nodes=int(stored["num_nodes"]),
-        ranks_per_node=int(stored["ranks_per_node"]),
-        world_size=int(stored["world_size"]),
-        micro_size=stored.get("micro_size"),
-        accumulation=stored.get("accumulation"),
-        usd_per_hour=float(stored.get("usd_per_hour") or 0.0),
-    )
 
 
 def _node(row: NodeRow, job_health: Health) -> JobNode:

@@ -15,9 +15,6 @@ from support.documents import ABSENT, body, changed, script, tiny_lm
 Changes = dict[str, Any]
 
 TRAININGS: list[tuple[Changes, str]] = [
-    ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
-    ({"strategy": ABSENT}, "/strategy/kind"),
-    ({"resources": {"gpus": {"min": 1, "max": 2}}}, "/resources/gpus/min"),
     ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
     ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),
     ({"keep_alive_s": 60}, "/keep_alive_s"),
@@ -68,6 +65,9 @@ def _is_of(row: Row, fault: Fault) -> bool:
 @pytest.mark.parametrize(
     "changes",
     [
+        {"strategy": {"kind": "auto"}},
+        {"strategy": ABSENT},
+        {"resources": {"gpus": {"min": 1, "max": 2}}},
         {"workload.precision": "bf16"},
         {"workload.precision": {"compute": "bf16"}},
         {"workload.precision": {"parameters": "bf16", "reduce": "bf16"}},

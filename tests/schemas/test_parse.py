@@ -194,7 +194,16 @@ def test_the_service_refuses_folders_that_the_command_line_would_replace() -> No
 def test_a_fault_about_a_default_points_to_the_object_that_lacks_it() -> None:
     document = changed(tiny_lm(), {"strategy": ABSENT})
 
-    assert faults_of(document) == [("", 'not available yet: strategy `auto`; give {"kind": "ddp"}')]
+    assert nearest_existing("/strategy/kind", document) == ""
+
+
+def test_a_range_of_gpus_over_which_no_batch_divides_is_refused_with_the_way_out() -> None:
+    gpus = {"gpus": {"min": 5, "max": 7}}
+
+    (fault,) = faults_of(changed(tiny_lm(), {"resources": gpus, "workload.batch": {"global_size": 16}}))
+
+    assert fault.pointer == "/workload/batch/global_size"
+    assert fault.detail == "16 samples divide over no number of ranks from 5 to 7 (/resources/gpus); use 15 or 20"
 
 
 def test_a_document_of_a_megabyte_of_unknown_fields_lists_a_hundred_faults() -> None:

@@ -40,7 +40,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a time beyond all dates": ({"limits": {"max_queue_s": 1e30}}, "/limits/max_queue_s"),
     "a name that is too long": ({"name": "n" * 64}, "/name"),
     "an unknown kind": ({"strategy": {"kind": "magic"}}, "/strategy/kind"),
-    "not available yet": ({"strategy": {"kind": "auto"}}, "/strategy/kind"),
+    "not available yet": ({"keep_alive_s": 60}, "/keep_alive_s"),
     "a folder on the user's machine": ({"source": {"kind": "folder", "path": "."}}, "/source/kind"),
     "a path on the user's machine": ({"inputs": {"train": {"from": "./data"}}}, "/inputs/train/from"),
     "an unknown provider": ({"placement": {"providers": ["local", "mars"]}}, "/placement/providers/1"),

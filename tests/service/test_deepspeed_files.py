@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from shunter import bundle as packing
-from shunter_service import deepspeed_files
+from shunter_store import bundle_members
 from support.documents import changed, script
 from support.service_app import App
 
@@ -83,7 +83,7 @@ async def test_a_file_that_is_not_there_is_named(app: App, tmp_path: Path) -> No
 async def test_a_file_far_inside_an_archive_is_left_to_the_node(
     app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deepspeed_files, "_READ_UP_TO_BYTES", 1 << 16)
+    monkeypatch.setattr(bundle_members, "READ_UP_TO_BYTES", 1 << 16)
     files = {"a.bin": os.urandom(1 << 17), "z.json": json.dumps(WRONG).encode()}
 
     taken = await submitted(app, tmp_path, "z.json", files)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shunter_providers.contract import Availability, Offer
+from shunter_schemas.batching import dividing_worlds
 from shunter_schemas.job import JobSpec
+from shunter_schemas.resources import GangShape, GpuRange
+from shunter_schemas.training import TrainingWorkload
 
 from shunter_planner.values import Candidate, Rejection
 
@@ -24,10 +27,38 @@ class Shape:
         return self.num_nodes * self.ranks_per_node
 
 
-def fit(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
+def gangs_of(document: JobSpec) -> list[GangShape]:
+    """Every gang that the document leaves to choose from; one, unless it gives a range of GPUs.
+
+    Of a range: the numbers over which the global batch divides, for a script the powers of two and both ends.
+
+    Raises:
+        ValueError: the document contradicts itself; `shunter_schemas.checks` refuses such documents.
+    """
+    resources, workload = document.resources, document.workload
+    if not isinstance(resources.gpus, GpuRange):
+        return [resources.gang()]
+    least, most = resources.gpus.min, resources.gpus.max
+    if isinstance(workload, TrainingWorkload):
+        worlds = dividing_worlds(workload.batch, least, most)
+    else:
+        worlds = sorted({least, most, *(2**power for power in range(17) if least <= 2**power <= most)})
+    if not worlds:
+        assert isinstance(workload, TrainingWorkload)
+        size = workload.batch.global_size
+        raise ValueError(f"a global batch of {size} divides over no number of GPUs from {least} to {most}")
+    group = getattr(document.strategy, "shard_size", None)
+    parts = [part for part in (resources.nodes, resources.gpus_per_node, group) if isinstance(part, int)]
+    fitting = [size for size in worlds if all(size % part == 0 for part in parts)]
+    if not fitting:
+        raise ValueError(f"no number of GPUs from {least} to {most} divides by {' and '.join(map(str, parts))}")
+    return [resources.model_copy(update={"gpus": size}).gang() for size in fitting]
+
+
+def fit(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape | Rejection:
     """The gang's shape on this offer, or why it does not go there (now)."""
     offer = candidate.offer
-    shape = _shape(document, candidate)
+    shape = _shape(document, candidate, wanted)
     if isinstance(shape, Rejection):
         return shape
     too_dear = _rate_above_limit(document, candidate, shape)
@@ -47,8 +78,7 @@ def slots_of(offer: Offer, kind: str) -> int:
     return offer.gpus if kind == "gpu" else offer.cpu_slots
 
 
-def _shape(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
-    wanted = document.gang()
+def _shape(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape | Rejection:
     kind = "cpu" if document.resources.cpu_processes is not None else "gpu"
     per_node, unit = slots_of(candidate.offer, kind), "CPU ranks" if kind == "cpu" else "GPUs"
     if wanted.num_nodes is not None and wanted.ranks_per_node is not None:
@@ -67,8 +97,11 @@ def _shape(document: JobSpec, candidate: Candidate) -> Shape | Rejection:
         return _never(candidate, "too_small", f"{shape.num_nodes} hosts needed, there are {hosts}")
     if candidate.shared_host and not candidate.offer.host_stride and shape.world_size > per_node:
         return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
-    if _needs_rdma(document, shape) and candidate.offer.interconnect != "rdma":
-        return _never(candidate, "interconnect", f"nodes are joined by {candidate.offer.interconnect}, rdma needed")
+    joined = candidate.offer.interconnect
+    if _needs_rdma(document, shape) and joined != "rdma":
+        return _never(candidate, "interconnect", f"nodes are joined by {joined}, rdma needed")
+    if shape.num_nodes > 1 and joined == "none":
+        return _never(candidate, "interconnect", "nodes cannot reach each other, and the gang needs several")
     return shape
 
 

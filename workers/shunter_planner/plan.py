@@ -1,129 +1,301 @@
-"""The search: which offer the job takes, with the reason for every one that it does not take.
+"""The search: which offer the job takes and how it runs there, with the reason for everything that it does not take.
 
-One candidate so far: the document's own strategy, as many ranks as it says, and the cheapest offer that takes them.
+Every offer that the document allows is a place for the gang; places of the same hardware are sized once (strategy,
+micro-batch, activation checkpointing, memory, time), and the best place by the objective is the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from shunter_schemas.batching import batch_plan
 from shunter_schemas.job import JobSpec
+from shunter_schemas.resources import GangShape
 from shunter_schemas.states import Reason
 from shunter_schemas.training import TrainingWorkload
 
-from shunter_planner.fitting import Shape, fit, slots_of
-from shunter_planner.matching import capacity_rank, mismatch
-from shunter_planner.values import Candidate, Facts, History, Plan, Refusal, Rejection
+from shunter_planner.fitting import fit, gangs_of, slots_of
+from shunter_planner.limits import beyond_limits, limit_notes
+from shunter_planner.matching import mismatch
+from shunter_planner.models.document import Known, Unknown, model_of
+from shunter_planner.search.choice import alternatives, cheapest_of_each_kind, choose
+from shunter_planner.search.machines import Machine, machine_of
+from shunter_planner.search.quotes import Place, Quote, quote
+from shunter_planner.search.sizing import Sized, TooLarge, size
+from shunter_planner.values import Alternative, Candidate, Facts, History, Plan, Refusal, Rejection
 
-_MOST_THREADS = 16
+_MOST_THREADS: Final = 16
+_TOLD: Final = 6
+"""Different reasons that a message names."""
+_NAMED: Final = 3
+"""Offers that it names at each."""
+MOST_REJECTED: Final = 40
+"""Rejections that a plan keeps in words; all are counted."""
 
 # By what a final refusal is called when several offers were rejected for different things: the first that occurs.
 _FINAL_REASONS: Sequence[tuple[frozenset[str], Reason]] = (
-    (frozenset({"too_small"}), Reason.DOES_NOT_FIT),
+    (frozenset({"too_small", "gpu_memory_needed"}), Reason.DOES_NOT_FIT),
     (frozenset({"price"}), Reason.NO_CAPACITY),
+    (frozenset({"cost"}), Reason.BUDGET_EXHAUSTED),
+    (frozenset({"duration"}), Reason.DURATION_EXCEEDED),
 )
 
 
 def plan(document: JobSpec, offers: Sequence[Candidate], facts: Facts, history: History) -> Plan | Refusal:
-    """The cheapest offer that takes the job, or why none does.
+    """The best way to run the job, or why there is none.
 
     No clock and no I/O: the same arguments give the same answer. Never raises for a document that was accepted.
     """
-    invalid = _not_yet(document) or _unknown_provider(document, facts)
-    if invalid is not None:
-        return Refusal(Reason.INVALID, invalid, final=True)
+    gangs = _gangs(document)
+    invalid = gangs if isinstance(gangs, str) else _unknown_provider(document, facts)
+    if isinstance(gangs, str) or invalid is not None:
+        return Refusal(Reason.INVALID, str(invalid), final=True)
     rejected = [
         Rejection(entry.instance, "", "", "unavailable", entry.detail, final=False)
         for entry in facts.unavailable
         if not document.placement.providers or entry.instance in document.placement.providers
     ]
-    fitting: list[tuple[Candidate, Shape]] = []
+    places = _places(document, offers, facts, gangs, rejected)
+    model = facts.model or model_of(document.workload)
+    quotes = _quotes(document, cheapest_of_each_kind(places), model, rejected)
+    if not quotes:
+        return _refuse(rejected, facts)
+    chosen = choose(document, quotes)
+    others = alternatives(document, quotes, chosen)
+    return _make_plan(document, chosen, others, model, rejected)
+
+
+def _places(
+    document: JobSpec,
+    offers: Sequence[Candidate],
+    facts: Facts,
+    gangs: Sequence[GangShape],
+    rejected: list[Rejection],
+) -> list[Place]:
+    """Where the gang could go; what is in the way elsewhere is added to `rejected`."""
+    found = []
     for candidate in offers:
-        verdict = _judge(document, candidate, facts)
-        if isinstance(verdict, Rejection):
-            rejected.append(verdict)
+        places = _judge(document, candidate, facts, gangs)
+        if isinstance(places, Rejection):
+            rejected.append(places)
         else:
-            fitting.append((candidate, verdict))
-    if not fitting:
-        return _refuse(document, rejected, facts)
-    chosen, shape = min(fitting, key=lambda pair: _preference(document, *pair))
-    return _make_plan(document, chosen, shape, rejected)
+            found += places
+    return found
 
 
-def _judge(document: JobSpec, candidate: Candidate, facts: Facts) -> Shape | Rejection:
-    rejection = mismatch(document, candidate)
-    if rejection is not None:
+def _judge(
+    document: JobSpec, candidate: Candidate, facts: Facts, gangs: Sequence[GangShape]
+) -> list[Place] | Rejection:
+    if (rejection := mismatch(document, candidate)) is not None:
         return rejection
-    verdict = fit(document, candidate)
-    block = next((block for block in facts.blocks if block.covers(candidate)), None)
-    if block is None or isinstance(verdict, Rejection):
-        return verdict
+    verdicts = [fit(document, candidate, gang) for gang in gangs]
+    shapes = [verdict for verdict in verdicts if not isinstance(verdict, Rejection)]
+    if not shapes:
+        refusals = [verdict for verdict in verdicts if isinstance(verdict, Rejection)]
+        return next((verdict for verdict in refusals if not verdict.final), refusals[0])
+    offer, shared = candidate.offer, candidate.shared_host
+    if block := next((block for block in facts.blocks if block.covers(candidate)), None):
+        return Rejection(candidate.instance, offer.instance_type, offer.region, "blocked", block.detail, final=False)
+    return [
+        Place(
+            candidate,
+            shape,
+            machine_of(offer, shape.slot_kind, shape.num_nodes, shape.ranks_per_node, shared_host=shared),
+        )
+        for shape in shapes
+    ]
+
+
+def _quotes(
+    document: JobSpec, places: Sequence[Place], model: Known | Unknown, rejected: list[Rejection]
+) -> list[Quote]:
+    """What each place would take; each kind of machine is sized once."""
+    sizes: dict[Machine, Sized | TooLarge | None] = {}
+    found = []
+    for place in places:
+        machine = place.machine
+        if machine not in sizes:
+            sizes[machine] = _size(document, model, machine)
+        sized = sizes[machine]
+        if isinstance(sized, TooLarge):
+            rejected.append(_rejection(place, "gpu_memory_needed", sized.detail))
+            continue
+        exact = isinstance(model, Known) and model.shape.is_exact
+        made = quote(document, place, sized, is_exact=exact)
+        beyond = beyond_limits(document, made)
+        if beyond is None:
+            found.append(made)
+        else:
+            rejected.append(_rejection(place, *beyond))
+    return found
+
+
+def _size(document: JobSpec, model: Known | Unknown, machine: Machine) -> Sized | TooLarge | None:
+    if isinstance(model, Unknown) or not isinstance(document.workload, TrainingWorkload):
+        return None
+    return size(document, model, machine)
+
+
+def _rejection(place: Place, reason: str, detail: str) -> Rejection:
+    candidate = place.candidate
     offer = candidate.offer
-    return Rejection(candidate.instance, offer.instance_type, offer.region, "blocked", block.detail, final=False)
+    return Rejection(candidate.instance, offer.instance_type, offer.region, reason, detail, final=True)
 
 
-def _preference(document: JobSpec, candidate: Candidate, shape: Shape) -> tuple[int, float, int, str, str]:
-    """Kind of capacity, price, then most free capacity; names last, so that the choice never depends on order."""
-    offer = candidate.offer
-    free = offer.free if offer.free is not None else (offer.count or 0) * slots_of(offer, shape.slot_kind)
-    rate = shape.num_nodes * offer.price.usd_per_hour
-    return capacity_rank(document, offer), rate, -free, candidate.instance, offer.instance_type
-
-
-def _make_plan(document: JobSpec, chosen: Candidate, shape: Shape, rejected: Sequence[Rejection]) -> Plan:
-    micro_size, accumulation = _batch(document, shape.world_size)
-    offer = chosen.offer
-    slots = slots_of(offer, shape.slot_kind) if chosen.shared_host else shape.ranks_per_node
+def _make_plan(
+    document: JobSpec, chosen: Quote, others: Sequence[Quote], model: Known | Unknown, rejected: Sequence[Rejection]
+) -> Plan:
+    place = chosen.place
+    offer, shape, shared = place.candidate.offer, place.shape, place.candidate.shared_host
+    slots = slots_of(offer, shape.slot_kind) if shared else shape.ranks_per_node
+    cut = _cut(document, chosen)
     return Plan(
-        instance=chosen.instance,
+        instance=place.candidate.instance,
         offer=replace(offer, free=None),  # true for a moment only; kept out so that equal plans compare equal
         num_nodes=shape.num_nodes,
         ranks_per_node=shape.ranks_per_node,
         world_size=shape.world_size,
         slot_kind=shape.slot_kind,
-        shared_host=chosen.shared_host,
+        shared_host=shared,
         cpu_threads_per_rank=min(_MOST_THREADS, max(1, offer.cpus // max(1, slots))),
-        usd_per_hour=shape.num_nodes * offer.price.usd_per_hour,
-        strategy=document.strategy.model_dump(mode="json"),
-        micro_size=micro_size,
-        accumulation=accumulation,
-        rejected=tuple(rejected),
+        usd_per_hour=place.usd_per_hour,
+        strategy=cut.strategy,
+        micro_size=cut.micro_size,
+        accumulation=cut.accumulation,
+        activation_checkpointing=cut.activation_checkpointing,
+        why=_why(document, chosen, model),
+        notes=tuple(_notes(document, chosen, model)),
+        prediction=chosen.prediction,
+        alternatives=tuple(_alternative(document, one) for one in others),
+        rejected=_most_telling(rejected),
+        rejected_by=dict(Counter(entry.reason for entry in rejected)),
     )
 
 
-def _refuse(document: JobSpec, rejected: Sequence[Rejection], facts: Facts) -> Refusal:
-    reasons = {entry.reason for entry in rejected}
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """Every `auto` of the document as the plan fixes it."""
+
+    strategy: Mapping[str, object]
+    micro_size: int | None = None
+    accumulation: int | None = None
+    activation_checkpointing: str | None = None
+
+
+def _cut(document: JobSpec, made: Quote) -> _Pinned:
+    workload = document.workload
+    if made.sized is not None:
+        best = made.sized.best
+        return _Pinned(best.strategy, best.cut.micro_size, best.cut.accumulation, best.cut.checkpointing)
+    named = document.strategy.model_dump(mode="json")
+    if not isinstance(workload, TrainingWorkload):
+        return _Pinned(named)
+    strategy = {"kind": "ddp"} if document.strategy.kind == "auto" else named
+    batch = batch_plan(workload, made.place.shape.world_size)
+    asked = workload.activation_checkpointing
+    return _Pinned(strategy, batch.micro_size, batch.accumulation, "none" if asked == "auto" else asked)
+
+
+def _why(document: JobSpec, chosen: Quote, model: Known | Unknown) -> str:
+    if chosen.sized is not None:
+        return chosen.sized.why
+    if document.strategy.kind == "auto" and isinstance(model, Unknown):
+        return f"the simplest strategy; whether it fits was not checked: {model.detail}"
+    return "asked for"
+
+
+def _notes(document: JobSpec, chosen: Quote, model: Known | Unknown) -> list[str]:
+    notes = []
+    if isinstance(document.workload, TrainingWorkload) and isinstance(model, Unknown):
+        notes.append(f"memory, time and cost are not predicted: {model.detail}")
+    if isinstance(model, Known) and model.note and chosen.sized is not None:
+        notes.append(model.note)
+    gpu = chosen.place.machine.gpu
+    if gpu is not None and not gpu.known:
+        notes.append(f"the GPU {gpu.name} is not in the planner's table: its speed is a guess")
+    if gpu is not None and not gpu.has_bf16 and getattr(document.workload, "precision", None) == "bf16":
+        notes.append(f"{gpu.name} has no bf16 units and computes it in fp32; use fp16")
+    if chosen.place.machine.interconnect == "any":
+        notes.append("nothing is known of the network between these nodes: a slow one is assumed")
+    if chosen.sized is not None and chosen.sized.is_tight:
+        notes.append(chosen.sized.why.removeprefix("asked for; "))
+    return [*notes, *limit_notes(document, chosen)]
+
+
+def _alternative(document: JobSpec, one: Quote) -> Alternative:
+    offer, cut = one.place.candidate.offer, _cut(document, one)
+    return Alternative(
+        instance=one.place.candidate.instance,
+        instance_type=offer.instance_type,
+        region=offer.region,
+        gpu_model=offer.gpu_model,
+        capacity=offer.capacity,
+        num_nodes=one.place.shape.num_nodes,
+        ranks_per_node=one.place.shape.ranks_per_node,
+        usd_per_hour=one.place.usd_per_hour,
+        strategy=cut.strategy,
+        micro_size=cut.micro_size,
+        accumulation=cut.accumulation,
+        activation_checkpointing=cut.activation_checkpointing,
+        prediction=one.prediction,
+    )
+
+
+def _most_telling(rejected: Sequence[Rejection]) -> tuple[Rejection, ...]:
+    """Those that nearly were it first: what is merely taken, what has too little memory, what is beyond a limit."""
+    order = {"gpu_memory_needed": 1, "cost": 1, "duration": 1, "price": 2}
+    ranked = sorted(rejected, key=lambda entry: order.get(entry.reason, 3) if entry.final else 0)
+    return tuple(ranked[:MOST_REJECTED])
+
+
+def _refuse(rejected: Sequence[Rejection], facts: Facts) -> Refusal:
+    reasons = Counter(entry.reason for entry in rejected)
+    told = _most_telling(rejected)
     waiting = [entry for entry in rejected if not entry.final]
     blocked = [block for block in facts.blocks if block.reason in (Reason.PROVIDER_AUTH, Reason.PROVIDER_PAYMENT)]
     if waiting and all(entry.reason == "blocked" for entry in waiting) and blocked:
         # Only an operator can help, and was told; the job does not sit there until then.
-        return Refusal(blocked[0].reason, blocked[0].detail, final=True, rejected=tuple(rejected))
+        return Refusal(blocked[0].reason, blocked[0].detail, final=True, rejected=told, rejected_by=dict(reasons))
     if waiting:
-        detail = "; ".join(f"{_name(entry)}: {entry.detail}" for entry in waiting)
-        return Refusal(Reason.NO_CAPACITY, detail, final=False, rejected=tuple(rejected))
-    reason = next((end for slugs, end in _FINAL_REASONS if reasons & slugs), Reason.NO_CAPACITY)
-    detail = "; ".join(f"{_name(entry)}: {entry.detail}" for entry in rejected) or "no provider offers anything"
-    return Refusal(reason, f"no offer takes this job: {detail}", final=True, rejected=tuple(rejected))
+        return Refusal(Reason.NO_CAPACITY, _in_words(waiting), final=False, rejected=told, rejected_by=dict(reasons))
+    reason = next((end for slugs, end in _FINAL_REASONS if reasons.keys() & slugs), Reason.NO_CAPACITY)
+    detail = f"no offer takes this job: {_in_words(told) or 'no provider offers anything'}"
+    return Refusal(reason, detail, final=True, rejected=told, rejected_by=dict(reasons))
+
+
+def _in_words(rejected: Sequence[Rejection]) -> str:
+    """What is in the way, each thing once, with the first few offers that it stands at."""
+    at: dict[str, dict[str, None]] = {}
+    for entry in rejected:
+        at.setdefault(entry.detail, {})[_name(entry)] = None
+    words = [f"{_names(list(names))}: {detail}" for detail, names in at.items()]
+    more = f"; and {len(words) - _TOLD} more reasons" if len(words) > _TOLD else ""
+    return "; ".join(words[:_TOLD]) + more
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _name(entry: Rejection) -> str:
     return f"{entry.instance} {entry.instance_type}".strip()
 
 
-def _not_yet(document: JobSpec) -> str | None:
-    """What a document may say but no planner can do yet; refused at the door already."""
+def _gangs(document: JobSpec) -> list[GangShape] | str:
+    """The gangs to choose from, or what is wrong with the document; refused at the door already."""
     try:
-        world_size = document.gang().world_size
+        gangs = gangs_of(document)
     except ValueError as exc:
         return str(exc)
-    if document.strategy.kind == "auto":
-        return "`strategy: auto` is not available yet: name a strategy"
     workload = document.workload
-    if isinstance(workload, TrainingWorkload) and workload.batch.global_size % world_size:
-        return f"a global batch of {workload.batch.global_size} does not divide over {world_size} ranks"
-    return None
+    for gang in gangs:
+        if isinstance(workload, TrainingWorkload) and workload.batch.global_size % gang.world_size:
+            return f"a global batch of {workload.batch.global_size} does not divide over {gang.world_size} ranks"
+    return gangs
 
 
 def _unknown_provider(document: JobSpec, facts: Facts) -> str | None:
@@ -132,11 +304,3 @@ def _unknown_provider(document: JobSpec, facts: Facts) -> str | None:
     if not wanted or known & set(wanted):
         return None
     return f"no provider named {', '.join(wanted)} is configured (there are: {', '.join(sorted(known)) or 'none'})"
-
-
-def _batch(document: JobSpec, world_size: int) -> tuple[int | None, int | None]:
-    """Micro-batch and accumulation; documents whose sizes do not divide are refused when they are submitted."""
-    if not isinstance(document.workload, TrainingWorkload):
-        return None, None
-    batch = batch_plan(document.workload, world_size)
-    return batch.micro_size, batch.accumulation

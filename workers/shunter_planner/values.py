@@ -9,6 +9,9 @@ from typing import Any
 from shunter_providers.contract import Availability, Offer, Price, Scope
 from shunter_schemas.states import Reason
 
+from shunter_planner.models.document import Known, Unknown
+from shunter_planner.predictions import Prediction, prediction_from_json
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -58,11 +61,13 @@ class Facts:
     """Every configured instance."""
     unavailable: Sequence[Unavailable] = ()
     blocks: Sequence[Block] = ()
+    model: Known | Unknown | None = None
+    """What is trained; None: as far as the document alone says it."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What past jobs measured. Empty until there is something to learn from."""
+    """What past jobs measured: none by default, and then predictions are those of the formulas alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,25 @@ class Rejection:
     detail: str
     final: bool
     """True: waiting does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another way to run the job that differs in kind from the chosen one."""
+
+    instance: str
+    instance_type: str
+    region: str
+    gpu_model: str | None
+    capacity: str
+    num_nodes: int
+    ranks_per_node: int
+    usd_per_hour: float
+    strategy: Mapping[str, Any]
+    micro_size: int | None = None
+    accumulation: int | None = None
+    activation_checkpointing: str | None = None
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +123,16 @@ class Plan:
     """Samples of one forward pass on one rank; None for scripts."""
     accumulation: int | None = None
     rejected: Sequence[Rejection] = field(default=())
+    """The first of them; `rejected_by` counts all."""
+    rejected_by: Mapping[str, int] = field(default_factory=dict)
+    activation_checkpointing: str | None = None
+    why: str = "asked for"
+    """The reason for the strategy."""
+    notes: Sequence[str] = ()
+    """What a person should know: what is not known, what is tight, what may reach a limit."""
+    prediction: Prediction | None = None
+    """None: the model's size is not known."""
+    alternatives: Sequence[Alternative] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +145,7 @@ class Refusal:
     final: bool
     """False: wait, something is merely taken, blocked or out of reach."""
     rejected: Sequence[Rejection] = ()
+    rejected_by: Mapping[str, int] = field(default_factory=dict)
 
 
 def as_json(value: Plan | Refusal) -> dict[str, Any]:
@@ -122,7 +157,18 @@ def plan_from_json(stored: Mapping[str, Any]) -> Plan:
     """What `as_json` made of a plan; fields that a newer version added are skipped."""
     known = {name: value for name, value in stored.items() if name in _names(Plan)}
     rejected = tuple(Rejection(**entry) for entry in known.pop("rejected", ()))
-    return Plan(**{**known, "offer": offer_from_json(known["offer"]), "rejected": rejected})
+    alternatives = tuple(_alternative(entry) for entry in known.pop("alternatives", ()))
+    prediction = known.pop("prediction", None)
+    return Plan(
+        **{
+            **known,
+            "offer": offer_from_json(known["offer"]),
+            "rejected": rejected,
+            "notes": tuple(known.get("notes", ())),
+            "alternatives": alternatives,
+            "prediction": None if prediction is None else prediction_from_json(prediction),
+        }
+    )
 
 
 def offer_from_json(stored: Mapping[str, Any]) -> Offer:
@@ -132,8 +178,15 @@ def offer_from_json(stored: Mapping[str, Any]) -> Offer:
     known["availability"] = Availability(known.get("availability", Availability.UNKNOWN))
     known["slot_indices"] = tuple(known.get("slot_indices", ()))
     known["free_on_hosts"] = tuple(known.get("free_on_hosts", ()))
+    known["host_names"] = tuple(known.get("host_names", ()))
     return Offer(**known)
 
 
-def _names(kind: type[Plan] | type[Offer] | type[Price]) -> frozenset[str]:
+def _alternative(stored: Mapping[str, Any]) -> Alternative:
+    known = {name: value for name, value in stored.items() if name in _names(Alternative)}
+    prediction = known.pop("prediction", None)
+    return Alternative(**known, prediction=None if prediction is None else prediction_from_json(prediction))
+
+
+def _names(kind: type[Plan] | type[Alternative] | type[Offer] | type[Price]) -> frozenset[str]:
     return frozenset(entry.name for entry in fields(kind))

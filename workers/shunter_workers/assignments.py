@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from shunter_planner import Plan
+from shunter_planner.pinning import pinned
 from shunter_schemas.job import JobSpec
 from shunter_schemas.node_sync import Assignment, ObjectRef, RankPlan, ResumePoint
 from shunter_schemas.source import BundleSource
@@ -47,7 +48,7 @@ def _assignment(view: View, ranks: RankPlan, generation: int) -> Assignment:
     return Assignment(
         job_id=view.job.id,
         generation=generation,
-        document=view.job.spec,
+        document=pinned(view.job.spec, view.plan),
         ranks=ranks,
         source=_bundle(view, source.id) if isinstance(source, BundleSource) else None,
         source_commit=view.job.facts.get("source_commit"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +10,15 @@ from typing import Final
 
 from shunter_planner import Candidate
 from shunter_planner.fitting import slots_of
+from shunter_planner.models.document import Known, Unknown, model_of
 from shunter_providers.contract import Offer
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.states import State
-from shunter_store import bundles, checkpoints, gang, jobs, ledger
+from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
+from shunter_store.objects import ObjectStore
 from sqlalchemy import Connection
 
 from shunter_workers import line
@@ -30,8 +33,12 @@ _PLACES: Final = frozenset({State.QUEUED, State.PROVISIONING, State.RECOVERING})
 class Observer:
     """Makes views."""
 
-    def __init__(self, database: Database, offers: Offers, *, unreachable_after_s: float) -> None:
+    def __init__(
+        self, database: Database, offers: Offers, *, unreachable_after_s: float, objects: ObjectStore | None = None
+    ) -> None:
+        """`objects`: where the configurations of uploaded models lie; without it their sizes are not known."""
         self._database = database
+        self._objects = objects
         self._offers = offers
         self._unreachable_after_s = unreachable_after_s
 
@@ -45,7 +52,8 @@ class Observer:
         )
         if view.job.state in _PLANS and not (view.job.cancel_requested_at or view.job.pause_requested_at):
             market = await self._offers.collect(view.document)
-            view = replace(view, market=market, accounts=self._offers.accounts())
+            model = await self._model(view.document)
+            view = replace(view, market=market, accounts=self._offers.accounts(), model=model)
         elif view.job.state in _PLACES and view.job.plan:
             # Another process made the plan, perhaps: this one has to know the account too before it writes nodes down.
             await self._offers.learn_account(view.plan.instance)
@@ -54,6 +62,12 @@ class Observer:
             market = await self._database.aread(lambda conn: _with_slots(conn, view))
             view = replace(view, market=market)
         return view
+
+    async def _model(self, document: JobSpec) -> Known | Unknown:
+        config, weights = None, getattr(getattr(document.workload, "model", None), "weights", None)
+        if self._objects is not None and weights is not None:
+            config = await asyncio.to_thread(bundle_members.model_config, self._objects, document)
+        return model_of(document.workload, config)
 
     def _read(self, conn: Connection, job_id: str) -> View:
         job = jobs.get(conn, job_id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
 from shunter_store.database import Database
+from shunter_store.objects import ObjectStore
 
 from shunter_store.objects import ObjectStore
 from shunter_store.paces import StorePacer
@@ -131,7 +132,12 @@ def make_stepper(
     offers = Offers(registry, accounts, {name: configured.hold for name, configured in settings.providers.items()})
     return Stepper(
         database=database,
-        observer=Observer(database, offers, unreachable_after_s=settings.timing.unreachable_after_s),
+        observer=Observer(
+            database,
+            offers,
+            unreachable_after_s=settings.timing.unreachable_after_s,
+            objects=ObjectStore(settings.objects_url),
+        ),
         actor=Actor(registry, accounts, Origin(deployment, secret, settings.public_url, settings.api_url_file)),
         applier=Applier(deployment, secret),
         lease_s=settings.timing.step_lease_s,

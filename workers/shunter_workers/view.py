@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shunter_planner import Block, Candidate, Plan, Unavailable
+from shunter_planner.models.document import Known, Unknown
 from shunter_planner.values import plan_from_json
 from shunter_providers.contract import Capabilities, Scope
 from shunter_schemas.job import JobSpec
@@ -136,6 +137,8 @@ class View:
     bundles: Mapping[str, BundleRow] = field(default_factory=dict)
     cost_usd: float = 0.0
     unreachable_after_s: float = 60.0
+    model: Known | Unknown | None = None
+    """What is trained, where a plan is to be made."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """By node id: why a node that the core brings up itself was not accepted."""
 

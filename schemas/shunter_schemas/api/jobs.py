@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from shunter_schemas.api.base import Answer, Timestamp
+from shunter_schemas.api.plans import PlannedCost, PlannedMemory, PlannedTime
 from shunter_schemas.job import Priority
 from shunter_schemas.states import Health, NodeState, State
 
@@ -59,6 +60,23 @@ class Waiting(Answer):
     )
 
 
+class Measured(Answer):
+    """What was measured of what a plan predicts, in the current attempt."""
+
+    tokens_per_s: float | None = Field(
+        default=None, description="Over all ranks, by the newest report.", examples=[61200.0]
+    )
+    peak_memory_gib: float | None = Field(
+        default=None,
+        description="Of the main rank: on a GPU what tensors took, on a CPU the whole process.",
+        examples=[49.8],
+    )
+    start_up_s: float | None = Field(
+        default=None, description="From the order of the first node until every rank ran.", examples=[201.0]
+    )
+    usd_per_hour: float | None = Field(default=None, description="What the nodes bill.", examples=[24.0])
+
+
 class JobPlan(Answer):
     """What the planner chose for the current attempt; every `auto` of the document is pinned here."""
 
@@ -74,7 +92,31 @@ class JobPlan(Answer):
     world_size: int = Field(description="Ranks in all.", examples=[2])
     micro_size: int | None = Field(default=None, description="Samples of one forward pass on one rank.", examples=[8])
     accumulation: int | None = Field(default=None, description="Forward passes for one optimizer step.", examples=[1])
+    activation_checkpointing: str | None = Field(
+        default=None, description="`none`, `selective` or `full`; null for scripts.", examples=["none"]
+    )
     usd_per_hour: float = Field(default=0.0, description="Price of the whole gang.", examples=[0.0])
+    notes: tuple[str, ...] = Field(
+        default=(),
+        description="What a person should know of it: what is tight, what is a guess.",
+        examples=[["nothing is known of the network between these nodes: a slow one is assumed"]],
+    )
+    memory: PlannedMemory | None = Field(
+        default=None,
+        description="Predicted memory of a rank. Null: the model's size is not known.",
+        examples=[{"need_gib": 52.6, "available_gib": 79.1}],
+    )
+    time: PlannedTime | None = Field(
+        default=None, description="Predicted time; null likewise.", examples=[{"step_s": 4.15, "tokens_per_s": 63133.0}]
+    )
+    cost: PlannedCost | None = Field(
+        default=None, description="Predicted money; null likewise.", examples=[{"usd_per_hour": 24.0, "usd": 29.28}]
+    )
+    measured: Measured | None = Field(
+        default=None,
+        description="What came of it so far. Null: nothing was measured yet.",
+        examples=[{"tokens_per_s": 61200.0, "peak_memory_gib": 49.8, "start_up_s": 201.0}],
+    )
 
 
 class JobNode(Answer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import gcd
 
+from shunter_schemas.batching import dividing_worlds
 from shunter_schemas.checks.gang import multiples_around, ranks_place, world_size_of
 from shunter_schemas.data import ImageFolderData, SyntheticData, ValidationSplit, WebDatasetData
 from shunter_schemas.faults import Fault
@@ -13,6 +14,7 @@ from shunter_schemas.models import HuggingFaceModel, TransformerModel
 from shunter_schemas.nearest import did_you_mean
 from shunter_schemas.optimization import Sgd
 from shunter_schemas.oversight import evaluated_names
+from shunter_schemas.resources import GpuRange
 from shunter_schemas.strategies import DdpStrategy
 from shunter_schemas.training import TrainingWorkload
 
@@ -22,6 +24,7 @@ BYTES_VOCAB = 256
 def _batch_divides(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     world_size, size, micro = world_size_of(job), training.batch.global_size, training.batch.micro_size
     if world_size is None:
+        yield from _batch_divides_in_range(job, training)
         return
     if size % world_size:
         detail = f"{size} samples do not divide over {world_size} ranks ({ranks_place(job)})"
@@ -33,6 +36,16 @@ def _batch_divides(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
             "/workload/batch/micro_size",
             f"{detail}; use {gcd(micro, per_rank)} or `auto`",
         )
+
+
+def _batch_divides_in_range(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    gpus = job.resources.gpus
+    if not isinstance(gpus, GpuRange) or gpus.min > gpus.max or dividing_worlds(training.batch, gpus.min, gpus.max):
+        return
+    size, micro = training.batch.global_size, training.batch.micro_size
+    samples = f"{size} samples" if micro == "auto" else f"{size} samples in micro-batches of {micro}"
+    detail = f"{samples} divide over no number of ranks from {gpus.min} to {gpus.max} (/resources/gpus)"
+    yield Fault("/workload/batch/global_size", f"{detail}; use {multiples_around(size, gpus.min)}")
 
 
 def _one_duration(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:

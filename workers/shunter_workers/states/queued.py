@@ -45,7 +45,7 @@ def place_gang(view: View, now: datetime) -> Decision:
     """A new plan for the whole gang; also for a gang that lost every node."""
     market = view.market
     blocks = view.memory.standing_blocks(now)
-    facts = Facts(instances=market.instances, unavailable=market.unavailable, blocks=blocks)
+    facts = Facts(market.instances, market.unavailable, blocks, view.model)
     answer = plan(view.document, market.candidates, facts, History())
     if isinstance(answer, Refusal):
         return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)

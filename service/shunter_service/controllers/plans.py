@@ -1,0 +1,29 @@
+"""`/v1/plans`: what would become of a job document."""
+
+from __future__ import annotations
+
+from litestar import Controller, Response, post
+from litestar.di import NamedDependency
+from shunter_schemas.api import PlanAnswer
+
+from shunter_service import planning
+from shunter_service.access import AnyRequest
+from shunter_service.answers import shaped
+from shunter_service.bodies import json_body
+from shunter_service.context import Service
+
+
+class PlansController(Controller):
+    """Plans are answers, nothing is kept."""
+
+    path = "/v1/plans"
+    tags = ["jobs"]
+
+    @post(operation_id="CreatePlan", status_code=200)
+    async def create(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[PlanAnswer]:
+        """Plan a job document without submitting it: strategy, place, memory, time, cost, and why not the others.
+
+        Spends nothing and reserves nothing. Where nothing takes the job, the answer says so in `refused`.
+        """
+        body = await json_body(request, service.settings.max_document_bytes)
+        return shaped(await planning.plan_document(service, body))

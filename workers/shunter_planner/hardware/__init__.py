@@ -1,0 +1,1 @@
+"""What machines can do: GPUs, what joins them, CPUs. Tables with the source of every figure."""

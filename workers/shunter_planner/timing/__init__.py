@@ -1,0 +1,1 @@
+"""The time of an optimizer step, by part: products, attention, everything else, messages that nothing hides."""
