@@ -24,6 +24,7 @@ from shunter_schemas.api import (
     LogLine,
     Me,
     MetricsUpdate,
+    PlanAnswer,
     ProviderInfo,
     Readiness,
 )
@@ -93,6 +94,16 @@ class AsyncClient(AsyncFleetClient):
                 uploading=uploading,
             )
         )
+
+    async def plan(
+        self,
+        document: str | Path | Mapping[str, Any],
+        *,
+        source: str | Path | None = None,
+        settings: Iterable[str] = (),
+    ) -> PlanAnswer:
+        """What would become of a document if it were submitted now; spends nothing and uploads nothing."""
+        return await self._transport.run(jobs.plan(document, source=source, settings=settings))
 
     async def get(self, job_id: str) -> Job:
         """The job as it is now."""

@@ -26,6 +26,7 @@ from shunter_schemas.api import (
     LogLine,
     Me,
     MetricsUpdate,
+    PlanAnswer,
     ProviderInfo,
     Readiness,
 )
@@ -109,6 +110,16 @@ class Client(FleetClient):
                 uploading=uploading,
             )
         )
+
+    def plan(
+        self,
+        document: str | Path | Mapping[str, Any],
+        *,
+        source: str | Path | None = None,
+        settings: Iterable[str] = (),
+    ) -> PlanAnswer:
+        """What would become of a document if it were submitted now; spends nothing and uploads nothing."""
+        return self._transport.run(jobs.plan(document, source=source, settings=settings))
 
     def get(self, job_id: str) -> Job:
         """The job as it is now."""

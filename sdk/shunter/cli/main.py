@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from shunter.cli import beginning, changing, curves, documents, fleet, jobs, outputs, rehearsing, roles, service
+from shunter.cli import beginning, changing, curves, documents, fleet, jobs, outputs, planning, rehearsing, roles, service
 from shunter.cli.codes import ExitCode
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ def root(
     """Train on many GPUs from one document: submit it, follow it, fetch what it made."""
 
 
-for commands in (documents, rehearsing, jobs, changing, outputs, curves, beginning, fleet, service, roles):
+for commands in (documents, planning, rehearsing, jobs, changing, outputs, curves, beginning, fleet, service, roles):
     commands.register(app)
 
 

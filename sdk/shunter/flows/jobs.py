@@ -9,12 +9,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shunter_schemas.api import CancelledJobs, Job, JobCounts, JobDocument, JobDocuments, JobPage, JobSummary, rfc3339
+from shunter_schemas.api import (
+    CancelledJobs,
+    Job,
+    JobCounts,
+    JobDocument,
+    JobDocuments,
+    JobPage,
+    JobSummary,
+    PlanAnswer,
+    rfc3339,
+)
 
 from shunter.document import Folder, encode, folders, prepare, with_bundle
 from shunter.errors import DocumentRefused
 from shunter.flows.answers import get, job_path, pages, post, read_as
 from shunter.flows.files import Uploading, upload
+from shunter.model_config import with_model_config
 from shunter.steps import Call, Flow, ItemFlow, Request, ask, work
 
 Labels = Mapping[str, str] | Sequence[str]
@@ -90,6 +101,14 @@ def _ask_whether_good(document: Mapping[str, Any], found: Sequence[Folder]) -> F
     except DocumentRefused as refused:
         if others := [fault for fault in refused.faults if fault.pointer not in places]:
             raise refused.with_only(others) from None
+
+
+def plan(
+    document: str | Path | Mapping[str, Any], *, source: str | Path | None = None, settings: Iterable[str] = ()
+) -> Flow[PlanAnswer]:
+    """Nothing is uploaded: of folders, only the configuration of a model goes along."""
+    prepared = yield from work(lambda: with_model_config(*prepare(document, source=source, settings=settings)))
+    return (yield from ask(post(PlanAnswer, "/v1/plans", encode(prepared))))
 
 
 def look(job_id: str) -> Flow[Job]:
