@@ -247,6 +247,8 @@ def brief(decision: Decision) -> list[str]:
     said = [_written(write) for write in decision.writes]
     if change.trigger is not None:
         said.append(" ".join(filter(None, (change.trigger, change.reason))))
+    if change.moved is not None:
+        said.append(f"move {','.join(change.moved.parts)}")
     if decision.only_waits:
         said.append("wait" if change.next_in_s is None else f"wait {change.next_in_s:g}")
     return said

@@ -198,7 +198,8 @@ class Settle:
     def only_waits(self) -> bool:
         """Whether nothing happens but the time of the next look."""
         change = self.change
-        return not (self.writes or change.trigger or change.set or change.events or self.memory is not None)
+        decided = change.trigger or change.set or change.events or change.moved
+        return not (self.writes or decided or self.memory is not None)
 
 
 @dataclass(frozen=True, slots=True)

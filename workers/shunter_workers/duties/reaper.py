@@ -52,7 +52,8 @@ class Reaper:
         self._witness = witness
         self._reaping = reaping
         self._strangers: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._told: dict[str, bool] = {}
+        """What was told of which of them: once that it is reported, and once that it is ended."""
 
     async def tend(
         self,
@@ -79,8 +80,7 @@ class Reaper:
             self._tell(conn, sure, ends=ends)
 
         await self._database.awrite(write)
-        # Those that are ended are told once; those that are held are told again when they are ended after all.
-        self._told = set() if ends else set(sure)
+        self._told = dict.fromkeys(sure, ends)
         if ends:
             for handle in sure:
                 _log.warning("%s has the node %s, which the ledger does not know: it is ended", self._instance, handle)
@@ -134,9 +134,10 @@ class Reaper:
         )
 
     def _tell(self, conn: Connection, sure: dict[str, NodeView], *, ends: bool) -> None:
-        for handle in sorted(sure.keys() - self._told):
-            data = {"provider": self._instance, **_as_data(sure[handle])}
-            notices.put(conn, "reaping.ended" if ends else "reaping.reported", data)
+        for handle, view in sure.items():
+            if self._told.get(handle) is not ends:
+                data = {"provider": self._instance, **_as_data(view)}
+                notices.put(conn, "reaping.ended" if ends else "reaping.reported", data)
 
     def _recorded(self, conn: Connection) -> set[str | None]:
         """Handles that were recorded since the scan began."""
