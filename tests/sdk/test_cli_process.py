@@ -1,5 +1,6 @@
 """The command line as a process: signals, pipes, terminals, and how long it takes to start."""
 
+import json
 import os
 import pty
 import signal
@@ -7,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 from shunter import Client
 from shunter_schemas.states import Reason
 from support.api_process import ApiProcess
 from support.documents import tiny_lm
+from support.screens import Screen
 from support.waiting import wait_until
 
 SHUNTER = [sys.executable, "-m", "shunter"]
@@ -94,27 +96,39 @@ def test_a_terminal_gets_a_live_display_of_step_and_losses(api: ApiProcess, clie
     assert "eta 3:00" in screen.text
 
 
-class Screen:
-    """What a terminal was sent so far."""
+def test_a_watched_list_of_jobs_is_printed_anew_when_it_changes_until_ctrl_c(api: ApiProcess, client: Client) -> None:
+    first = client.submit(tiny_lm())
+    with started(api, "jobs", "--watch", "--json") as watching:
+        assert watching.stdout is not None
+        before = json.loads(watching.stdout.readline())
 
-    def __init__(self, master: int) -> None:
-        self._master = master
-        os.set_blocking(master, False)
-        self.text = ""
+        second = client.submit(tiny_lm())
+        after = json.loads(watching.stdout.readline())
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=20)
 
-    def read(self) -> str:
-        with suppress(OSError):  # nothing is there yet, or nobody is left
-            self.text += os.read(self._master, 65536).decode(errors="replace")
-        return self.text
+    assert [job["id"] for job in before] == [first.id]
+    assert [job["id"] for job in after] == [second.id, first.id]
+    assert watching.returncode == 0
+    assert "Traceback" not in said
 
-    def drain(self) -> None:
-        """Until the other side has closed."""
-        os.set_blocking(self._master, True)
-        try:
-            while data := os.read(self._master, 65536):
-                self.text += data.decode(errors="replace")
-        except OSError:  # how a terminal says that nobody is left
-            return
+
+def test_a_watched_list_stays_in_its_place_on_a_terminal(api: ApiProcess, client: Client) -> None:
+    first = client.submit(tiny_lm())
+    master, slave = pty.openpty()
+    with subprocess.Popen([*SHUNTER, "jobs", "-w"], env=environment(api), stdout=slave, stderr=slave) as watching:
+        os.close(slave)
+        screen = Screen(master)
+        wait_until(lambda: first.id in screen.read(), timeout_s=20, description="the list is drawn")
+        second = client.submit(tiny_lm())
+        wait_until(lambda: second.id in screen.read(), timeout_s=20, description="the list is drawn anew")
+        watching.send_signal(signal.SIGINT)
+        screen.drain()
+    os.close(master)
+
+    assert watching.returncode == 0
+    up_a_line = "\x1b[1A"
+    assert up_a_line in screen.text
 
 
 def test_help_is_quick_since_it_loads_no_client() -> None:

@@ -1,6 +1,7 @@
 """What a shell completes: commands, options, states, and the ids of jobs."""
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 from shunter import Client
 from support.api_process import ApiProcess
 from support.documents import tiny_lm
+from support.screens import Screen
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -56,8 +59,35 @@ def test_without_a_service_nothing_is_completed_and_nothing_is_said(shell: dict[
     assert completed({**shell, "SHUNTER_DATA_DIR": str(tmp_path)}, "shunter", "watch", "job_") == []
 
 
-@pytest.mark.parametrize(("name", "mark"), [("zsh", "#compdef shunter"), ("fish", "complete --command shunter")])
-def test_other_shells_have_scripts_too(shell: dict[str, str], name: str, mark: str) -> None:
-    done = subprocess.run(["shunter", "completion", name], env=shell, capture_output=True, text=True, check=True)
+def test_fish_completes_commands_and_states(shell: dict[str, str]) -> None:
+    script = 'shunter completion fish | source; complete -C "shunter ca"; complete -C "shunter jobs --state r"'
 
-    assert mark in done.stdout
+    done = subprocess.run([program("fish"), "-c", script], env=shell, capture_output=True, text=True, timeout=90)
+
+    words = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert words == ["cancel", "recovering", "running"], done.stderr
+
+
+def test_zsh_completes_a_command_on_a_terminal(shell: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / ".zshrc").write_text(
+        'PS1="ready> "\nautoload -U compinit\ncompinit -u\neval "$(shunter completion zsh)"\n'
+    )
+    master, slave = pty.openpty()
+    environment = {**shell, "TERM": "dumb", "ZDOTDIR": str(tmp_path)}
+    with subprocess.Popen([program("zsh"), "-i"], env=environment, stdin=slave, stdout=slave, stderr=slave) as zsh:
+        os.close(slave)
+        screen = Screen(master)
+        wait_until(lambda: "ready> " in screen.read(), timeout_s=30, description="zsh asks for a command")
+
+        os.write(master, b"shunter ca\t")
+
+        wait_until(lambda: "shunter cancel " in screen.read(), timeout_s=30, description="the command is completed")
+        zsh.kill()
+    os.close(master)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed; the longer suites install it")
+    return found

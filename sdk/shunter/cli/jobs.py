@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shunter.client import Client
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep the list on the screen as it changes, until Ctrl-C.")]
 Counts = Annotated[bool, typer.Option("--counts", help="Only how many there are in each state.")]
 
 
@@ -40,23 +41,23 @@ def jobs(
     before: filters.Before = None,
     limit: Limit = 20,
     counts: Counts = False,
-) -> None:
+    watch: Watch = False,
+) -> int:
     """List jobs, newest first."""
-    from shunter.cli import output
+    from shunter.cli import listing
 
     chosen = filters.filters_of(states, labels, name, created_by, provider, commit, since, before)
+    if counts and watch:
+        raise typer.BadParameter("--counts and --watch do not go together: leave one out", param_hint="--watch")
     with context.client() as client:
         if counts:
             return _counts(context, client)
-        rows = list(islice(client.list(**chosen, page_size=min(limit, 100)), limit))
-    if context.as_json:
-        output.print_json_list(rows)
-    elif context.wide:
-        headings = ("ID", "NAME", "STATE", "STEP", "CREATED", "FINISHED", "REASON")
-        output.print_table(headings, map(_wide_row, rows), empty="no jobs")
-    else:
-        output.print_table(("ID", "NAME", "STATE", "STEP", "CREATED", "REASON"), map(_row, rows), empty="no jobs")
-    return None
+
+        def read() -> list[JobSummary]:
+            return list(islice(client.list(**chosen, page_size=min(limit, 100)), limit))
+
+        form = listing.Form(as_json=context.as_json, wide=context.wide)
+        return listing.follow(read, form) if watch else listing.show(read(), form)
 
 
 def job(context: Context, job_id: JobId) -> None:
@@ -93,31 +94,14 @@ def watch(context: Context, job_id: JobId) -> int:
         return watching.watch(client, job_id, as_json=context.as_json)
 
 
-def _counts(context: Context, client: Client) -> None:
+def _counts(context: Context, client: Client) -> int:
     from shunter.cli import output
 
     counts = client.counts()
     if context.as_json:
-        return output.print_json(counts)
+        output.print_json(counts)
+        return 0
     rows = [(str(state), str(number)) for state, number in counts.states.items() if number]
     paused = [("  paused", str(counts.paused))] if counts.paused else []
-    return output.print_table(("STATE", "JOBS"), [*rows, *paused, ("all", str(counts.total))], empty="no jobs")
-
-
-def _row(job: JobSummary) -> tuple[str, ...]:
-    from shunter.cli import output
-
-    step = "" if job.step is None else str(job.step)
-    total = f"/{job.total_steps}" if step and job.total_steps else ""
-    return job.id, job.name, _state(job), step + total, output.age(job.created_at), job.reason or ""
-
-
-def _wide_row(job: JobSummary) -> tuple[str, ...]:
-    from shunter.cli import output
-
-    *row, _, reason = _row(job)
-    return *row, output.clock(job.created_at), output.clock(job.finished_at), reason
-
-
-def _state(job: JobSummary) -> str:
-    return f"{job.state} (paused)" if job.paused else str(job.state)
+    output.print_table(("STATE", "JOBS"), [*rows, *paused, ("all", str(counts.total))], empty="no jobs")
+    return 0

@@ -39,13 +39,18 @@ def print_document(document: Any) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
     """Columns for people; on a pipe plain and never cut off."""
-    lines = [tuple(headings), *(tuple(row) for row in rows)]
+    lines = table_lines(headings, rows)
     if len(lines) == 1:
         say(empty)
-        return
+    else:
+        print("\n".join(lines))
+
+
+def table_lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The headings and the rows in columns, a line each."""
+    lines = [tuple(headings), *(tuple(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def in_bytes(size: float) -> str:
