@@ -43,7 +43,8 @@ def bare_step(name: str, module: nn.Module, make_optimizer: MakeOptimizer, gang:
 def accelerate_step(name: str, module: nn.Module, make_optimizer: MakeOptimizer) -> Step:
     """The same by `accelerate`, for `ddp` and `fsdp`."""
     from accelerate import Accelerator
-    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+    from torch.distributed.fsdp import FSDPModule
 
     plugin = None
     if name == "fsdp":
@@ -53,7 +54,12 @@ def accelerate_step(name: str, module: nn.Module, make_optimizer: MakeOptimizer)
             transformer_cls_names_to_wrap=[type(block).__name__ for block in blocks(module)[:1]],
         )
     accelerator = Accelerator(cpu=True, fsdp_plugin=plugin)
+    if plugin is not None:
+        # Without a GPU it says MULTI_CPU, forgets the plugin and wraps in DDP: another strategy, and no comparison.
+        accelerator.state._shared_state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
     model, optimizer = accelerator.prepare(module, make_optimizer(module))
+    if plugin is not None:
+        assert isinstance(accelerator.unwrap_model(model), FSDPModule)
 
     def step(batch: Batch, clip_norm: float | None, lr: float) -> None:
         loss = model(**batch)["loss"]
@@ -93,18 +99,18 @@ def _ddp(module: nn.Module, gang: Gang) -> nn.Module:
 
 
 def _fsdp(module: nn.Module, gang: Gang) -> nn.Module:
-    return _sharded(module, gang, (gang.world_size,))
+    return _sharded(module, gang, {"shard": gang.world_size})
 
 
 def _hsdp(module: nn.Module, gang: Gang) -> nn.Module:
-    return _sharded(module, gang, (gang.num_nodes, gang.local_world_size))
+    return _sharded(module, gang, {"replicate": gang.num_nodes, "shard": gang.local_world_size})
 
 
-def _sharded(module: nn.Module, gang: Gang, form: tuple[int, ...]) -> nn.Module:
+def _sharded(module: nn.Module, gang: Gang, form: Mapping[str, int]) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(gang.device.type, form)
+    mesh = init_device_mesh(gang.device.type, tuple(form.values()), mesh_dim_names=tuple(form))
     for block in blocks(module):
         fully_shard(block, mesh=mesh)
     fully_shard(module, mesh=mesh)
