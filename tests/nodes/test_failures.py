@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from support import proc
 from support.control_plane import ControlPlane
 from support.hosts import Host, Pool, lockstep
+from support.hosts.gpus import set_gpus
 from support.hosts.histories import (
     assert_nothing_is_left,
     assert_resumed_from_the_last_checkpoint,
@@ -28,8 +28,7 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.trainer, pytest.mark.timeout(240)]
 
-ONE_SLOT = {"cpu_slots": 1, "cpus": 1}
-H100 = {"gpus": 1, "gpu_model": "H100", "gpu_memory_gib": 80.0, "cpus": 1}
+TWO_HOSTS = {"nodes": 2, "gpus_per_node": 1}
 LEASE_S = 12.0
 GATE = "/root/gate"
 
@@ -38,10 +37,9 @@ GATE = "/root/gate"
 def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     hosts = four_hosts.hosts
     instances = {
-        "pool": instance(hosts, offer=ONE_SLOT),
-        "leased": instance(hosts, offer=ONE_SLOT, lease_s=LEASE_S),
-        "skewed": instance(hosts[:2], offer=ONE_SLOT, ahead_s={hosts[1].name: 3600.0}),
-        "liars": instance(hosts, offer=H100, environment={"LD_LIBRARY_PATH": "/root/lib"}),
+        "pool": instance(hosts),
+        "leased": instance(hosts, lease_s=LEASE_S),
+        "skewed": instance(hosts[:2], ahead_s={hosts[1].name: 3600.0}),
     }
     quick = {"SHUNTER_TIMING__UNREACHABLE_AFTER_S": "3", "SHUNTER_PACE__QUIET_S": "0.5"}
     with plane_on(four_hosts, tmp_path_factory.mktemp("plane"), instances, **quick) as running:
@@ -54,6 +52,7 @@ def pool(four_hosts: Pool, plane: ControlPlane) -> Pool:
     four_hosts.reset()
     for host in four_hosts.hosts:
         (host.folder / GATE.lstrip("/")).unlink(missing_ok=True)
+        set_gpus(host, 1)
     wait_until(
         lambda: not any((host.folder / "taken.json").exists() for host in four_hosts.hosts),
         timeout_s=60,
@@ -70,7 +69,7 @@ def training(provider: str = "pool") -> dict[str, Any]:
         "log_every_steps": 50,
         "schedule": {"kind": "constant"},
     }
-    return {**document(**members), "resources": {"cpu_processes": 2}, "placement": {"providers": [provider]}}
+    return {**document(**members), "resources": TWO_HOSTS, "placement": {"providers": [provider]}}
 
 
 def counting(provider: str = "pool", **parts: Any) -> dict[str, Any]:
@@ -83,7 +82,7 @@ def counting(provider: str = "pool", **parts: Any) -> dict[str, Any]:
             "launcher": "torch",
             "command": [sys.executable, str(Path(lockstep.__file__)), GATE],
         },
-        "resources": {"cpu_processes": 2},
+        "resources": TWO_HOSTS,
         "placement": {"providers": [provider]},
         **parts,
     }
@@ -223,12 +222,9 @@ def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) 
 
 
 def test_a_host_with_less_than_was_offered_is_refused_and_passed_over(plane: ControlPlane, pool: Pool) -> None:
-    for host in pool.hosts[1:3]:
-        _give_gpu(host)
-    job = counting("liars")
-    job["resources"] = {"gpus": 2, "nodes": 2}
+    set_gpus(pool.hosts[0], 0)
 
-    job_id = started(plane, job)
+    job_id = started(plane, counting())
 
     (refused,) = events_of(plane, job_id, "node.refused")
     assert refused["machine"] == "node0"
@@ -282,15 +278,3 @@ def test_a_wrong_clock_is_told_of_and_harms_nothing(plane: ControlPlane, pool: P
 
 def _is_launcher(pid: int) -> bool:
     return b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes() and proc.lives(pid)
-
-
-def _give_gpu(host: Host) -> None:
-    """What a node looks at: NVIDIA's tool, and a driver that serves programs."""
-    tool = host.folder / "root/bin/nvidia-smi"
-    tool.parent.mkdir(exist_ok=True)
-    tool.write_text("#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559, GPU-1, 555.42'\n")
-    tool.chmod(0o755)
-    library = host.folder / "root/lib/libcuda.so.1"
-    library.parent.mkdir(exist_ok=True)
-    source = b"int cuInit(unsigned flags) { return 0; }\n"
-    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)], input=source, check=True)

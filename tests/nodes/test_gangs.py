@@ -13,6 +13,7 @@ from support import gang_program
 from support.control_plane import ControlPlane
 from support.gangs import Trained, Training, train_all
 from support.hosts import Host, Pool
+from support.hosts.gpus import set_gpus
 from support.hosts.plane import instance, plane_on, ranks_on
 from support.parity import TOLERANCE
 from support.trainings import document
@@ -34,9 +35,11 @@ FOLDER = "/root/parity"
 def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     hosts = four_hosts.hosts
     instances = {
-        "pairs": instance(hosts[:2], offer={"cpu_slots": 2, "cpus": 2}),
-        "singles": instance(hosts, offer={"cpu_slots": 1, "cpus": 1}),
+        "pairs": instance(hosts[:2], gpus=2),
+        "singles": instance(hosts),
     }
+    for host in hosts:
+        set_gpus(host, 2)
     with plane_on(four_hosts, tmp_path_factory.mktemp("plane"), instances) as running:
         yield running
 
@@ -68,14 +71,14 @@ def lay_out(hosts: list[Host], folder: Path) -> None:
         (here / "plan.json").write_text(json.dumps([training(name, 4).as_json(folder) for name in STRATEGIES]))
 
 
-def gang(provider: str, folder: Path) -> dict[str, Any]:
+def gang(provider: str, num_nodes: int, folder: Path) -> dict[str, Any]:
     """A job of four ranks that train one strategy after the other."""
     command = [sys.executable, str(Path(gang_program.__file__)), str(folder / "plan.json")]
     return {
         "version": "1",
         "name": "parity",
         "workload": {"kind": "script", "launcher": "torch", "command": command},
-        "resources": {"cpu_processes": 4},
+        "resources": {"nodes": num_nodes, "gpus_per_node": 4 // num_nodes},
         "placement": {"providers": [provider]},
         "environment": {"variables": {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}},
     }
@@ -88,7 +91,7 @@ def test_every_strategy_learns_over_hosts_what_one_process_learns(
     folder = Path(FOLDER, provider)
     lay_out(four_hosts.hosts[:num_nodes], folder)
 
-    job_id = plane.submit(gang(provider, folder))
+    job_id = plane.submit(gang(provider, num_nodes, folder))
 
     job = plane.wait_for(job_id, "succeeded", timeout_s=200)
     first = four_hosts.hosts[0].folder / folder.relative_to("/")

@@ -86,10 +86,10 @@ def test_calls_of_a_node_that_was_replaced_meanwhile_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("endpoints", "chosen"),
     [
-        ([("203.0.113.9", "eth0"), ("10.1.0.9", "eth1")], ("10.1.0.9", "eth1")),
+        ([("5.9.0.9", "eth0"), ("10.1.0.9", "eth1")], ("10.1.0.9", "eth1")),
         ([("172.17.0.1", "docker0"), ("10.1.0.9", "eth1")], ("10.1.0.9", "eth1")),
-        ([("172.17.0.1", "docker0"), ("203.0.113.9", "eth0")], ("203.0.113.9", "eth0")),
-        ([("2001:db8::9", "eth0"), ("203.0.113.9", "eth0")], ("203.0.113.9", "eth0")),
+        ([("172.17.0.1", "docker0"), ("5.9.0.9", "eth0")], ("5.9.0.9", "eth0")),
+        ([("2a01:4f8::9", "eth0"), ("5.9.0.9", "eth0")], ("5.9.0.9", "eth0")),
     ],
     ids=["private over public", "no bridge of containers", "public before a bridge", "IPv4 before IPv6"],
 )

@@ -38,12 +38,17 @@ class Bridge:
     def plug(self, first_pid: int, number: int) -> str:
         """Give the network namespace of this process an `eth0`; returns the name of the cable's end on this side."""
         cable = f"shv{os.getpid()}-{next(_COUNTER)}"
-        run_ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(first_pid))
+        card = ("name", "eth0", "address", self._hardware_address(number), "netns", str(first_pid))
+        run_ip("link", "add", cable, "type", "veth", "peer", *card)
         run_ip("link", "set", cable, "master", self.name, "up")
         within(first_pid, "ip", "addr", "add", f"{self.address(number)}/24", "dev", "eth0")
         within(first_pid, "ip", "link", "set", "eth0", "up")
         within(first_pid, "ip", "route", "add", "default", "via", self.service_address)
         return cable
+
+    def _hardware_address(self, number: int) -> str:
+        """The same at every boot, as a real card's: others remember it."""
+        return ":".join(f"{byte:02x}" for byte in (0x02, 0x5A, *self.network[10 + number].packed))
 
     def remove(self) -> None:
         """Take it down; cables go with their hosts."""

@@ -14,6 +14,7 @@ from support import proc
 from support.agents import QUICK
 from support.clocks import settable_clock
 from support.control_plane import ControlPlane, control_plane
+from support.hosts.gpus import ENVIRONMENT, H100
 from support.hosts.host import Host
 from support.hosts.pool import Pool
 
@@ -21,12 +22,12 @@ _TESTS = Path(__file__).parents[2]
 _ENTRY_POINT = "[shunter.providers]\ntest-hosts = support.hosts.provider:HostsProvider\n"
 
 
-def instance(hosts: list[Host], *, offer: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+def instance(hosts: list[Host], gpus: int = 1, **settings: Any) -> dict[str, Any]:
     """Settings of a provider instance over these hosts.
 
     Args:
-        offer: fields of `Offer`, of each of them.
-        settings: others of the provider's; `environment` is the agents', `ahead_s` by host sets the clocks of theirs.
+        gpus: how many of them it says that each has.
+        settings: others of the provider's; `ahead_s` by host sets the clocks of theirs.
     """
     ahead_s = settings.pop("ahead_s", {})
     told = [
@@ -38,8 +39,12 @@ def instance(hosts: list[Host], *, offer: Mapping[str, Any], **settings: Any) ->
         }
         for host in hosts
     ]
-    quick = {"environment": {**QUICK, **settings.pop("environment", {})}}
-    return {"plugin": "test-hosts", "settings": {"hosts": told, "offer": dict(offer), **quick, **settings}}
+    offer = {"gpus": gpus, "cpus": gpus, **H100}
+    environment = {**QUICK, **ENVIRONMENT}
+    return {
+        "plugin": "test-hosts",
+        "settings": {"hosts": told, "offer": offer, "environment": environment, **settings},
+    }
 
 
 @contextmanager

@@ -141,7 +141,7 @@ class HostsProvider:
             **self._settings.get("environment", {}),
             **host.get("environment", {}),
         }
-        every = ("--net", "--mount", "--pid", "--uts", "--ipc", f"--wd={_NODES}/{intent.token}")
+        every = ("--net", "--mount", "--pid", "--uts", "--ipc", "--", "env", f"--chdir={_NODES}/{intent.token}")
         argv = [part.replace("{python}", sys.executable) for part in intent.launch.argv]
         started = subprocess.run(
             ["nsenter", "--target", str(_first_pid(host)), *every, *argv],
@@ -153,6 +153,7 @@ class HostsProvider:
             check=False,
         )
         if started.returncode != 0:
+            (Path(host["folder"]) / _TAKEN).unlink(missing_ok=True)
             raise ProviderError(Fault.TRANSIENT, f"{host['name']}: {started.stderr.strip()}")
 
     def _view(self, host: dict[str, Any], token: str) -> NodeView:
