@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from shunter_schemas.api import Costs, FleetNode, FleetPage, Reaping
+from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping
 
 from shunter.async_transport import AsyncTransport
-from shunter.flows import fleet
+from shunter.flows import fleet, service
 
 
 class AsyncFleetClient:
@@ -54,3 +54,34 @@ class AsyncFleetClient:
     async def hold_reaping(self, reason: str = "an operator asked for it") -> Reaping:
         """From now on nodes that the ledger does not know are reported only, until somebody confirms."""
         return await self._transport.run(fleet.hold_reaping(reason))
+
+    async def offers(
+        self,
+        *,
+        provider: str | None = None,
+        gpu_model: str | None = None,
+        min_gpus: int = 0,
+        region: str | None = None,
+        jurisdiction: str | None = None,
+        capacity: str | None = None,
+        available: bool = False,
+        limit: int = 1000,
+    ) -> OfferPage:
+        """What all instances offer, the cheapest for a GPU first, and how old each one's offers are.
+
+        Args:
+            jurisdiction: `EU`, `EEA` or an ISO country code.
+            available: only what the provider says can be had now.
+            limit: how many are shown; `total` counts all.
+        """
+        flow = service.offers(
+            provider=provider,
+            gpu_model=gpu_model,
+            min_gpus=min_gpus,
+            region=region,
+            jurisdiction=jurisdiction,
+            capacity=capacity,
+            available=available,
+            limit=limit,
+        )
+        return await self._transport.run(flow)

@@ -26,6 +26,7 @@ from shunter_service.controllers.manual import ManualController
 from shunter_service.controllers.metrics import MetricsController
 from shunter_service.controllers.node import NodeController
 from shunter_service.controllers.objects import ObjectsController
+from shunter_service.controllers.offers import OffersController
 from shunter_service.controllers.plans import PlansController
 from shunter_service.controllers.results import ResultsController
 from shunter_service.controllers.status import StatusController
@@ -42,6 +43,7 @@ CONTROLLERS = [
     JobWishesController,
     PlansController,
     EventsController,
+    OffersController,
     LogsController,
     MetricsController,
     StreamController,

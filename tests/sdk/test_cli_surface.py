@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from shunter.cli import roles
 from shunter.cli.main import app
 from support.api_process import ApiProcess
 from support.command_line import shunter, written
 from typer.main import get_command
 
-ROLES = {"up", "service", "worker", "keys"}
+ROLES = set(roles.ROLES)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
 OURS = sorted(COMMANDS.keys() - ROLES - {"completion"})
 
@@ -30,7 +31,7 @@ def test_the_commands_are_a_closed_list() -> None:
             "checkpoints",
             "artifacts",
         ),
-        *("providers", "doctor", "completion", "up", "service", "worker", "keys"),
+        *("providers", "offers", "doctor", "completion", "up", "service", "worker", "keys", "provider"),
     }
 
 

@@ -5,12 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from shunter.cli import roles
 from shunter.cli.main import app
 from support.documents import REPOSITORY
 from typer.main import get_command
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-ROLES = {"up", "service", "worker", "keys"}
+ROLES = set(roles.ROLES)
 """Their options are their own program's."""
 
 

@@ -30,6 +30,7 @@ from shunter_schemas.api.jobs import (
     Tried,
     Waiting,
 )
+from shunter_schemas.api.offers import OfferInfo, OfferPage, OfferPrice, OfferSource
 from shunter_schemas.api.plans import (
     PlanAnswer,
     PlannedCost,
@@ -98,6 +99,10 @@ __all__ = [
     "PlannedCost",
     "PlannedMemory",
     "PlannedRun",
+    "OfferInfo",
+    "OfferPage",
+    "OfferPrice",
+    "OfferSource",
     "PlannedTime",
     "Problem",
     "ProblemError",

@@ -56,6 +56,18 @@ def missing(role: Role) -> list[str]:
     return [package for package in role.needs if find_spec(package) is None]
 
 
+    "activity": Role(
+        "Statements, steps, messages and exchanges per second of the service's processes on this machine.",
+        ("shunter_service", "activity"),
+        ("pydantic_settings",),
+        "service",
+    ),
+    "provider": Role(
+        "List provider plugins and instances, check one, begin a new plugin.",
+        ("shunter_workers.provider",),
+        (),
+        "workers",
+    ),
 def _starter(name: str, role: Role) -> Callable[[typer.Context], None]:
     def start(context: typer.Context) -> None:
         if lacking := missing(role):

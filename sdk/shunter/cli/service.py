@@ -1,16 +1,19 @@
-"""Commands about the service and the installation: `providers`, `doctor`, `completion`."""
+"""Commands about the service and the installation: `providers`, `offers`, `doctor`, `completion`."""
 
 from __future__ import annotations
 
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from shunter.cli.codes import ExitCode
 from shunter.cli.command import Context, command
+
+if TYPE_CHECKING:
+    from shunter_schemas.api import OfferInfo
 
 
 class Shell(StrEnum):
@@ -23,12 +26,24 @@ class Shell(StrEnum):
 
 WhichShell = Annotated[Shell, typer.Argument(help="The shell.")]
 
+GpuModel = Annotated[str | None, typer.Option("--gpu", metavar="MODEL", help="Only this model.")]
+MinGpus = Annotated[int, typer.Option("--min-gpus", min=0, help="At least so many GPUs a node.")]
+OfProvider = Annotated[str | None, typer.Option("--provider", help="Only this instance.")]
+InRegion = Annotated[str | None, typer.Option("--region", help="Only this region.")]
+InJurisdiction = Annotated[
+    str | None, typer.Option("--jurisdiction", metavar="PLACE", help="Only there: EU, EEA or an ISO country code.")
+]
+OfCapacity = Annotated[str | None, typer.Option("--capacity", help="Only on_demand, spot or reserved.")]
+OnlyAvailable = Annotated[bool, typer.Option("--available", help="Only what can be had now.")]
+MostOffers = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many to show.")]
+
 _MARKS: Final = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "providers", panel="Service")(providers)
+    command(app, "offers", panel="Service")(offers)
     command(app, "doctor", panel="Service")(doctor)
     app.command("completion", rich_help_panel="Service")(completion)
 
@@ -49,6 +64,59 @@ def providers(context: Context) -> None:
         for row, p in zip(rows, found, strict=True):
             row += [p.account or "", " ".join(f"{name}={value}" for name, value in p.capabilities.items() if value)]
     output.print_table(headings, rows, empty="no providers")
+
+
+def offers(
+    context: Context,
+    gpu_model: GpuModel = None,
+    min_gpus: MinGpus = 0,
+    provider: OfProvider = None,
+    region: InRegion = None,
+    jurisdiction: InJurisdiction = None,
+    capacity: OfCapacity = None,
+    available: OnlyAvailable = False,
+    limit: MostOffers = 50,
+) -> None:
+    """List what the providers offer, the cheapest for a GPU first."""
+    from shunter.cli import output
+
+    with context.client() as client:
+        found = client.offers(
+            provider=provider,
+            gpu_model=gpu_model,
+            min_gpus=min_gpus,
+            region=region,
+            jurisdiction=jurisdiction,
+            capacity=capacity,
+            available=available,
+            limit=limit,
+        )
+    if context.as_json:
+        output.print_json(found)
+        return
+    headings = ["PROVIDER", "TYPE", "GPUS", "REGION", "LAW", "USD/H", "CAPACITY", "AVAILABLE", "PRICE OF"]
+    output.print_table(headings, [_offer_row(offer) for offer in found.items], empty="no offers")
+    for source in found.sources:
+        if source.status != "ok":
+            age = "" if source.age_s is None else f"; its offers are {source.age_s:.0f} s old"
+            print(f"{source.name}: {source.status}: {source.detail}{age}", file=sys.stderr)
+
+
+def _offer_row(offer: OfferInfo) -> list[str]:
+    gpus = f"{offer.gpus}x {offer.gpu_model} {offer.gpu_memory_gib:g} GiB" if offer.gpus else f"{offer.cpus} CPUs"
+    price = offer.price
+    read = "now" if price.live else f"{price.as_of} ({price.confidence})"
+    return [
+        offer.provider,
+        offer.instance_type,
+        gpus,
+        offer.region,
+        offer.jurisdiction or "?",
+        f"{price.usd_per_hour:.2f}" if price.billed else "own",
+        offer.capacity,
+        offer.availability,
+        read,
+    ]
 
 
 def doctor(context: Context) -> int:

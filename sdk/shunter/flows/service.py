@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from shunter_schemas.api import Me, ProviderInfo, ProviderPage, Readiness
+from shunter_schemas.api import Me, OfferPage, ProviderInfo, ProviderPage, Readiness
 
 from shunter.flows.answers import get
 from shunter.steps import Flow, ask
@@ -18,6 +19,12 @@ def me() -> Flow[Me]:
 def providers() -> Flow[Sequence[ProviderInfo]]:
     """The configured provider instances."""
     return (yield from ask(get(ProviderPage, "/v1/providers"))).items
+
+
+def offers(**where: Any) -> Flow[OfferPage]:
+    """What all instances offer, by the parameters of `GET /v1/offers`."""
+    given = {name: value for name, value in where.items() if value is not None and value is not False}
+    return ask(get(OfferPage, "/v1/offers", given))
 
 
 def readiness(*, tries: int | None = None) -> Flow[Readiness]:
