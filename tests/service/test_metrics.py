@@ -52,6 +52,17 @@ async def test_a_start_is_marked_with_what_it_repeated_and_a_range_shows_its_own
     assert part["series"][0]["times_s"][30] == 280.0
 
 
+async def test_the_answer_for_the_longest_run_is_bounded_unasked_and_says_so_by_its_bins(app: App, job_id: str) -> None:
+    add(app, job_id, 1, range(10_001))
+
+    whole = await get(app, job_id)
+    all_but_one = await get(app, job_id, from_step=1)
+
+    [bins], [points] = whole["series"], all_but_one["series"]
+    assert (len(bins["steps"]), bins["max"][-1]) == (10_000, 10_000.0)
+    assert (len(points["steps"]), points.get("max")) == (10_000, None)
+
+
 async def test_what_arrives_later_is_read_behind_a_number_until_the_job_has_ended(app: App, job_id: str) -> None:
     add(app, job_id, 1, range(10))
     first = await get(app, job_id, max_points=2)

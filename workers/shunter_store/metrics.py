@@ -68,6 +68,8 @@ class Series:
     means: list[float] = field(default_factory=list)
     mins: list[float] = field(default_factory=list)
     maxs: list[float] = field(default_factory=list)
+    binned: bool = False
+    """Whether an entry may stand for several steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,7 @@ def _binned(points: Series, max_points: int | None) -> Series:
     if max_points is None or count <= max_points:
         points.mins, points.maxs = list(points.means), list(points.means)
         return points
-    made = Series(points.name)
+    made = Series(points.name, binned=True)
     for index in range(max_points):
         part = slice(index * count // max_points, (index + 1) * count // max_points)
         values = points.means[part]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Final, cast
 
 from litestar import Controller, Response, get
 from litestar.di import NamedDependency
@@ -31,9 +31,16 @@ Names = Annotated[
 FromStep = Annotated[int, QueryParameter(ge=0, le=LARGEST, description="The first step.")]
 ToStep = Annotated[int | None, QueryParameter(ge=0, le=LARGEST, description="The last step.")]
 MaxPoints = Annotated[
-    int | None, QueryParameter(ge=1, le=100_000, description="Put the points of a series into at most so many bins.")
+    int | None,
+    QueryParameter(
+        ge=1,
+        le=100_000,
+        description="Put the points of a series into at most so many bins. Without it points stand for themselves, as "
+        "long as a series has no more than 10,000 of them in the range; a longer one comes in 10,000 bins.",
+    ),
 ]
-
+_UNASKED: Final = 10_000
+"""The most points of a series that come without being asked for, so that an answer is bounded for the longest run."""
 
 After = Annotated[
     int | None,
@@ -92,10 +99,11 @@ class _Span:
 
 
 def _curves(conn: Connection, job_id: str, names: list[str] | None, span: _Span) -> MetricsAnswer:
-    found = metrics.series(conn, job_id, names=names, from_step=span.first, to_step=span.last, max_points=span.bins)
+    bins = _UNASKED if span.bins is None else span.bins
+    found = metrics.series(conn, job_id, names=names, from_step=span.first, to_step=span.last, max_points=bins)
     newest = metrics.newest_number(conn, job_id)
     return MetricsAnswer(
-        series=tuple(_series(one, binned=span.bins is not None) for one in found),
+        series=tuple(_series(one, binned=span.bins is not None or one.binned) for one in found),
         marks=tuple(_marks(conn, job_id, span)),
         next_after=newest,
         ended=_has_ended(conn, job_id),
