@@ -31,7 +31,7 @@ def tokens(database: Database, where: NodeFilter, **page: Any) -> list[str]:
 
 def test_what_may_bill_is_every_open_row_whose_create_call_began(database: Database) -> None:
     job = new_job(database)
-    begun = {"create_deadline_at": NOW, "accrued_at": NOW}
+    begun: dict[str, Any] = {"create_deadline_at": NOW, "accrued_at": NOW}
     ready = node(database, job.id, 2.5, state=NodeState.READY, handle="a", **begun)
     doubtful = node(database, job.id, 2.5, state=NodeState.UNKNOWN, **begun)
     leaving = node(database, job.id, 2.5, "west", state=NodeState.RELEASING, handle="b", **begun)

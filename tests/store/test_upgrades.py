@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from shunter_schemas.states import State
+from shunter_schemas.states import NodeState, State
 from shunter_store.columns import metadata
 from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
@@ -122,7 +122,7 @@ def row_of(table: Table, number: int, state: State) -> dict[str, Any]:
         "metric_seq": 3,
     }
     if table.name == "nodes":
-        given |= {"state": list(table.c.state.type.words)[number % 7], "accrued_usd": 1.5 + number}
+        given |= {"state": list(NodeState)[number % len(NodeState)], "accrued_usd": 1.5 + number}
     own = {"jobs": {"id": f"job_{number}"}, "nodes": {"id": f"node_{number}"}}.get(table.name, {})
     return {column.name: (given | own).get(column.name, value_of(column, number)) for column in table.columns}
 

@@ -48,6 +48,7 @@ def training(ranks: int) -> dict[str, Any]:
     document["workload"]["model"] |= {"layers": 1, "hidden": 32, "heads": 2, "ffn": 64, "context": 32}
     document["workload"]["data"]["sequence_length"] = 32
     document["workload"] |= {"duration": {"steps": STEPS}, "checkpoint": {"every_s": 3600, "keep": 3}}
+    document["workload"]["log_every_steps"] = 10
     document["workload"].pop("evaluation")
     return document
 
@@ -144,6 +145,6 @@ def test_a_ddp_training_moves_to_fsdp_on_another_number_of_ranks_and_its_steps_a
     marks = own_plane.http("GET", f"/v1/jobs/{job_id}/metrics", params={"name": "loss"}).json()["marks"]
     assert sum(mark.get("repeated_steps", 0) for mark in marks) == 0, "no step was done twice"
     before, after = losses(own_plane, alone), losses(own_plane, job_id)
-    assert set(after) == set(before), "no step is missing"
-    worst = max(abs(after[step] - before[step]) / before[step] for step in before)
+    assert set(range(10, STEPS + 1, 10)) <= set(before) & set(after), "no step is missing"
+    worst = max(abs(after[step] - before[step]) / before[step] for step in before.keys() & after.keys())
     assert worst < 0.02, json.dumps({"worst": worst, "moved behind": first["last_step"]})

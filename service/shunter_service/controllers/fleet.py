@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final, cast
 
-from litestar import Controller, Request, Response, get, post
+from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 from pydantic import TypeAdapter, ValidationError
@@ -204,6 +204,6 @@ def _moment(name: str, given: str | None) -> datetime | None:
         raise bad_parameter(name, "must be a moment with its zone, such as 2026-11-30T04:53:15Z") from None
 
 
-def _wants_csv(request: Request[ApiKey, object, object]) -> bool:
+def _wants_csv(request: AnyRequest) -> bool:
     accept = request.headers.get("accept", "")
     return "text/csv" in accept and "application/json" not in accept
