@@ -35,13 +35,9 @@ _FORMS: Final[Sequence[tuple[re.Pattern[str], str]]] = (
         re.compile(r"(?i)([?&](?:[a-z-]*signature|sig|x-amz-[a-z-]*|x-goog-[a-z-]*|[a-z_]*token|key)=)[^&\s\"']+"),
         rf"\1{REMOVED}",
     ),
-    (
-        re.compile(
-            r"(?i)\b([A-Z0-9_.-]*(?:secret|token|passw|api_?key|access_?key|private_?key)[A-Z0-9_.-]*\s*[=:]\s*)"
-            r"(?:\"[^\"]*\"|'[^']*'|[^\s,;\"'}]+)"
-        ),
-        rf"\1{REMOVED}",
-    ),
+)
+_ASSIGNED: Final = re.compile(
+    r"""(?P<name>[\w.-]+)(?P<middle>["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;"'})\]]+)"""
 )
 
 
@@ -61,7 +57,7 @@ def scrub_text(text: str, known: Sequence[str] = ()) -> str:
         text = text.replace(secret, REMOVED)
     for form, instead in _FORMS:
         text = form.sub(instead, text)
-    return text
+    return _ASSIGNED.sub(_without_value, text)
 
 
 def secret_values(value: Any) -> set[str]:
@@ -82,6 +78,10 @@ def secret_values(value: Any) -> set[str]:
 def is_secret_name(name: str) -> bool:
     """Whether what bears this name is hidden. `token` alone is a node's name with us; sync tokens are known by form."""
     return _NAME.search(name) is not None and _NO_SECRET.match(name) is None
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return f"{found['name']}{found['middle']}{REMOVED}" if is_secret_name(found["name"]) else found[0]
 
 
 def _scrub(value: Any, secrets: Sequence[str]) -> Any:

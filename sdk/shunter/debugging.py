@@ -7,11 +7,12 @@ import json
 import tarfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shunter_schemas.api import DebugReport, LogLine, NodeCall
-from shunter_schemas.scrubbing import scrub, scrub_text, secret_values
+from shunter_schemas.api import DebugReport, Job, LogLine, NodeCall
+from shunter_schemas.scrubbing import SHORTEST, scrub, scrub_text, secret_values
 
 LAST_LINES: Final = 2000
 _STACK_BEGINS: Final = (
@@ -24,22 +25,34 @@ _STACK_BEGINS: Final = (
 _STACK_LINES: Final = 60
 
 
-def write_bundle(path: Path, report: DebugReport, lines: Sequence[LogLine], peeks: Sequence[NodeCall]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was found out about a job."""
+
+    job: Job
+    """As its owner sees it: what stands under a secret's name in its document is looked for everywhere else."""
+    report: DebugReport
+    lines: Sequence[LogLine]
+    peeks: Sequence[NodeCall]
+
+
+def write_bundle(path: Path, found: Collected) -> list[str]:
     """Write the archive; returns what lies in it."""
+    report, lines = found.report, found.lines
     parts: Mapping[str, Any] = report.parts
-    known = secret_values(parts)
+    known = sorted((text for text in secret_values(found.job.spec) if len(text) >= SHORTEST), key=len, reverse=True)
     files = {
         "README.txt": _readme(report),
         "versions.json": _json(report.versions),
         **{f"{name}.json": _json(scrub(value, known)) for name, value in parts.items() if name != "node_files"},
         **{
-            f"nodes/{node}/{name.replace('/', '-')}": scrub_text(text)
+            f"nodes/{node}/{name.replace('/', '-')}": scrub_text(text, known)
             for node, found in (parts.get("node_files") or {}).items()
             for name, text in found.items()
         },
-        **_of_peeks(peeks),
-        "logs.txt": "".join(f"{_log_line(line)}\n" for line in lines),
-        "stacks.txt": "".join(f"{line}\n" for line in _stacks(lines)),
+        **_of_peeks(found.peeks, known),
+        "logs.txt": "".join(f"{_log_line(line, known)}\n" for line in lines),
+        "stacks.txt": "".join(f"{line}\n" for line in _stacks(lines, known)),
     }
     with tarfile.open(path, "w:gz") as archive:
         for name, text in files.items():
@@ -50,7 +63,7 @@ def write_bundle(path: Path, report: DebugReport, lines: Sequence[LogLine], peek
     return sorted(files)
 
 
-def _of_peeks(peeks: Sequence[NodeCall]) -> dict[str, str]:
+def _of_peeks(peeks: Sequence[NodeCall], known: Sequence[str]) -> dict[str, str]:
     found = {}
     for call in peeks:
         folder = f"nodes/{call.node}"
@@ -58,12 +71,12 @@ def _of_peeks(peeks: Sequence[NodeCall]) -> dict[str, str]:
             found[f"{folder}/no-answer.txt"] = call.error or "it did not answer in time"
             continue
         for name, text in (call.answer.get("files") or {}).items():
-            found[f"{folder}/{str(name).replace('/', '-')}"] = scrub_text(str(text))
-        found[f"{folder}/processes.json"] = _json(scrub(call.answer.get("processes") or []))
+            found[f"{folder}/{str(name).replace('/', '-')}"] = scrub_text(str(text), known)
+        found[f"{folder}/processes.json"] = _json(scrub(call.answer.get("processes") or [], known))
     return found
 
 
-def _stacks(lines: Sequence[LogLine]) -> Iterable[str]:
+def _stacks(lines: Sequence[LogLine], known: Sequence[str]) -> Iterable[str]:
     """What follows the beginning of a stack on the same stream, each once."""
     open_for: dict[tuple[int, int, str], int] = {}
     for line in lines:
@@ -72,11 +85,11 @@ def _stacks(lines: Sequence[LogLine]) -> Iterable[str]:
             open_for[stream] = _STACK_LINES
         if open_for.get(stream, 0) > 0:
             open_for[stream] -= 1
-            yield _log_line(line)
+            yield _log_line(line, known)
 
 
-def _log_line(line: LogLine) -> str:
-    return f"{line.at:%H:%M:%S} {line.generation}.{line.rank} {line.stream} {scrub_text(line.text)}"
+def _log_line(line: LogLine, known: Sequence[str]) -> str:
+    return f"{line.at:%H:%M:%S} {line.generation}.{line.rank} {line.stream} {scrub_text(line.text, known)}"
 
 
 def _json(value: Any) -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import asyncssh
 
 from shunter_providers.ssh.connecting import Reached
+
+_T = TypeVar("_T")
 
 CALL_WITHIN_S: Final = 30.0
 BLOCK_BYTES: Final = 1 << 17
@@ -95,12 +97,7 @@ class HostSide:
     ) -> dict[str, Any]:
         try:
             async with asyncio.timeout(within_s), await self._start(op, request) as process:
-                sending = asyncio.create_task(_pour(process, body))
-                try:
-                    return await self._answer(process, within_s)
-                finally:
-                    sending.cancel()
-                    await asyncio.gather(sending, return_exceptions=True)
+                return await _both(_pour(process, body), self._answer(process, within_s))
         except TimeoutError as exc:
             raise CallFailed("late", f"{op}: no answer within {within_s:g} s") from exc
         except (asyncssh.Error, OSError) as exc:
@@ -151,6 +148,20 @@ async def _pour(process: asyncssh.SSHClientProcess[bytes], body: AsyncIterator[b
             process.stdin.write(block)
             await process.stdin.drain()
     process.stdin.write_eof()
+
+
+async def _both(sending: Coroutine[Any, Any, None], answering: Coroutine[Any, Any, _T]) -> _T:
+    """The answer; a body that cannot be read ends the call at once."""
+    sent, answered = asyncio.ensure_future(sending), asyncio.ensure_future(answering)
+    try:
+        await asyncio.wait([sent, answered], return_when=asyncio.FIRST_COMPLETED)
+        if not answered.done() and sent.exception() is not None:
+            sent.result()
+        return await answered
+    finally:
+        for task in (sent, answered):
+            task.cancel()
+        await asyncio.gather(sent, answered, return_exceptions=True)
 
 
 def _read_answer(line: str) -> dict[str, Any]:

@@ -43,14 +43,17 @@ def ssh(context: Context, job_id: JobId, wanted: Wanted = None, rank: RankOf = 0
 def debug(context: Context, job_id: JobId, into: Into = None) -> None:
     """Collect what is known of a job in one archive, without secrets: for whoever looks for a fault."""
     from shunter.cli import output
-    from shunter.debugging import LAST_LINES, write_bundle
+    from shunter.debugging import LAST_LINES, Collected, write_bundle
 
     with context.client() as client:
-        report = client.debug(job_id)
-        peeks = client.peek(job_id)
-        lines = list(client.logs(job_id, tail=LAST_LINES))
+        found = Collected(
+            job=client.get(job_id),
+            report=client.debug(job_id),
+            lines=list(client.logs(job_id, tail=LAST_LINES)),
+            peeks=client.peek(job_id),
+        )
     path = into or Path(f"shunter-debug-{job_id}.tar.gz")
-    names = write_bundle(path, report, lines, peeks)
+    names = write_bundle(path, found)
     if context.as_json:
         output.print_json({"path": str(path), "files": names})
     else:

@@ -50,7 +50,18 @@ class _Spread:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     idle: list[Seat] = field(default_factory=list)
     """Have it, can be reached by others, and serve nobody at the moment."""
+    serving: list[Seat] = field(default_factory=list)
+    """Have it, and serve another node at this moment."""
     uploading: int = 0
+
+    def comes_soon(self, tried: set[str]) -> bool:
+        """Whether a node that was not tried yet will have it, or will be idle, after a while."""
+        return self.uploading > 0 or any(seat.node_id not in tried for seat in self.serving)
+
+    def add(self, seat: Seat, blob: Blob) -> None:
+        """This node has it, and may serve others."""
+        if seat.address is not None and blob.size >= LEAST_BYTES and seat not in self.idle:
+            self.idle.append(seat)
 
 
 class Seeder:
@@ -74,7 +85,9 @@ class Seeder:
             spread = self._spreads.setdefault((job_id, blob.digest), _Spread())
             if blob.digest not in found["present"]:
                 await self._bring(spread, seat, blob, int(found["partial"].get(blob.digest, 0)))
-            await _offer(spread, seat, blob)
+            async with spread.changed:
+                spread.add(seat, blob)
+                spread.changed.notify_all()
 
     def keep_only(self, job_ids: Collection[str]) -> None:
         """Other jobs need nothing any more."""
@@ -89,22 +102,29 @@ class Seeder:
         tried: set[str] = set()
         while True:
             async with spread.changed:
-                await spread.changed.wait_for(lambda: not spread.uploading or _choose(spread, tried) is not None)
+                await spread.changed.wait_for(
+                    lambda: _choose(spread, tried) is not None or not spread.comes_soon(tried)
+                )
                 peer = _choose(spread, tried)
                 if peer is None:
                     spread.uploading += 1
                 else:
                     spread.idle.remove(peer)
+                    spread.serving.append(peer)
             if peer is None:
                 break
             tried.add(peer.node_id)
             if await self._pass_on(spread, peer, seat, blob):
                 return
+        done = False
         try:
             await self._upload(seat, blob, offset)
+            done = True
         finally:
             async with spread.changed:
                 spread.uploading -= 1
+                if done:  # before anybody else finds that nobody has it
+                    spread.add(seat, blob)
                 spread.changed.notify_all()
 
     async def _upload(self, seat: Seat, blob: Blob, offset: int) -> None:
@@ -134,20 +154,12 @@ class Seeder:
             return False
         finally:
             async with spread.changed:
+                spread.serving.remove(peer)
                 if peer.side.reached.is_open:
-                    spread.idle.append(peer)
+                    spread.add(peer, blob)
                 spread.changed.notify_all()
         self.passed_bytes += blob.size
         return True
-
-
-async def _offer(spread: _Spread, seat: Seat, blob: Blob) -> None:
-    if seat.address is None or blob.size < LEAST_BYTES:
-        return
-    async with spread.changed:
-        if seat not in spread.idle:
-            spread.idle.append(seat)
-        spread.changed.notify_all()
 
 
 def _choose(spread: _Spread, tried: set[str]) -> Seat | None:
