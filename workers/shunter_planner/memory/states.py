@@ -81,10 +81,10 @@ def _zero(shape: ModelShape, recipe: Recipe, spread: Spread) -> States:
 
 
 def _zero_gradients(trained: float, recipe: Recipe, spread: Spread) -> float:
-    """Stage 1 keeps all gradients until the step, stages 2 and 3 the rank's own part in the type of the reduction."""
+    """In the type of the reduction: stage 1 keeps all until the step, and every stage the rank's own part."""
     own = trained * recipe.reduce_bytes / spread.world
     if spread.zero_stage == 1:
-        return trained * recipe.compute_bytes + own
+        return trained * recipe.reduce_bytes + own
     return own
 
 

@@ -40,6 +40,13 @@ def working_set(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working:
     return _fully_sharded(shape, recipe, spread)
 
 
+def standing_buckets(shape: ModelShape, recipe: Recipe, spread: Spread) -> float:
+    """Bytes of buckets that stay between steps: those of ZeRO 3, two of 16 bits (or as wide as it computes)."""
+    if spread.kind != "deepspeed" or spread.zero_stage != 3:
+        return 0.0
+    return 2 * bucket_elements(shape.trained_parameters) * recipe.compute_bytes
+
+
 def _fully_sharded(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working:
     c, r, split = recipe.compute_bytes, recipe.reduce_bytes, spread.tensor
     outer, block = shape.outer_parameters / split, shape.block_parameters / split
@@ -55,8 +62,9 @@ def _fully_sharded(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working
 
 def _zero(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working:
     c, bucket = recipe.compute_bytes, bucket_elements(shape.trained_parameters)
-    buckets = bucket * c * (2 if spread.zero_stage >= 2 else 1)
     if spread.zero_stage < 3:
+        buckets = bucket * c * (2 if spread.zero_stage == 2 else 1)
         return Working(buckets, buckets, buckets)
+    buckets = standing_buckets(shape, recipe, spread)
     live = min(shape.parameters, max(LIVE, shape.outer_parameters + 2 * shape.block_parameters)) * c
-    return Working(live, live + buckets, live + buckets)
+    return Working(live + buckets, live + buckets, live + buckets)
