@@ -67,7 +67,7 @@ class AcmeProvider(RestCloud):
             headers={"Authorization": f"Bearer {key}"},
             timeout_s=settings.timeout_s,
         )
-        super().__init__(instance, api, credential=key)
+        super().__init__(instance, api, credential=key, times=settings)
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         plans = await self.http.fields("GET", "/plans")

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
-from shunter_providers.testing.booting import Boots, from_cloud_init
+from shunter_providers.testing.booting import Boot, Boots, from_cloud_init
 
 KEY = "toy-key-of-acme"
 
@@ -45,18 +45,20 @@ class _Order(BaseModel):
 
 
 class AcmeCloud(WireCloud):
-    """One account. With `boots` its nodes do what their user data says, on this machine."""
+    """One account."""
 
-    def __init__(self, key: str = KEY, boots: Boots | None = None, **times: float) -> None:
-        super().__init__(**times)
+    def __init__(self, key: str = KEY, **more: Any) -> None:
+        super().__init__(**more)
         self._key = key
-        self._boots = boots
         self.plans: list[dict[str, Any]] = [
             {"name": "cpu-2", "gpus": 0, "cpus": 2, "memory_gb": 8, "usd_per_hour": 0.1},
             {"name": "h100-1", "gpu": "H100", "gpu_memory_gb": 80, "gpus": 1, "cpus": 26, "memory_gb": 225}
             | {"usd_per_hour": 2.5},
         ]
         self.regions = [{"name": "fra", "free": 9}, {"name": "nyc", "free": 9}]
+
+    def boot_of(self, machine: Machine) -> Boot:
+        return from_cloud_init(machine.order["user_data"])
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -92,18 +94,13 @@ class AcmeCloud(WireCloud):
             raise Refusal(422, {"error": f"there is no plan {order.plan}"})
         id_ = f"srv-{new_hex_id(8)}"
         machine = self.machines.make(order.name, order.model_dump(), plan["usd_per_hour"], request.strike, id_)
-        if self._boots is not None and order.user_data:
-            self._boots.start(machine.id, from_cloud_init(order.user_data))
         return Reply(201, _server(machine))
 
     def _list(self, request: Request) -> Reply:
         return Reply(200, {"servers": [_server(machine) for machine in self.machines.visible()]})
 
     def _delete(self, request: Request) -> Reply:
-        machine = self._one(request)
-        self.machines.end(machine, request.strike)
-        if self._boots is not None:
-            self._boots.end(machine.id)
+        self.machines.end(self._one(request), request.strike)
         return Reply(204)
 
     def _one(self, request: Request) -> Machine:

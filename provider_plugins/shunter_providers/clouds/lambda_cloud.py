@@ -97,7 +97,7 @@ class LambdaProvider(RestCloud):
             headers={"Authorization": f"Bearer {key}"},
             timeout_s=settings.timeout_s,
         )
-        super().__init__(instance, api, credential=key, account=settings.account)
+        super().__init__(instance, api, credential=key, account=settings.account, times=settings)
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         """Every type: where it can be had now, and as taken where it cannot."""

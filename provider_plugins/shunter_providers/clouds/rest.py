@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from shunter_providers.clouds.http import Api, CloudHttp
 from shunter_providers.clouds.naming import looks_like, token_of
+from shunter_providers.clouds.settings import CloudSettings
 from shunter_providers.contract import (
     Capabilities,
     Fault,
@@ -36,8 +37,15 @@ class RestCloud(ABC):
     handle_pattern: ClassVar[str]
     """The form of the vendor's ids; whatever has another was never given out, and gets into no URL."""
 
-    def __init__(self, instance: Instance, api: Api, *, credential: str, account: str = "") -> None:
-        """`account`: what the operator calls it, for vendors whose API does not tell."""
+    def __init__(
+        self, instance: Instance, api: Api, *, credential: str, account: str = "", times: CloudSettings | None = None
+    ) -> None:
+        """Args:
+        account: what the operator calls it, for vendors whose API does not tell.
+        times: settings that change what the class declares.
+        """
+        if times is not None:
+            self.__dict__["capabilities"] = times.adjusted(self.capabilities)  # of this instance alone
         self.instance = instance
         self.http = CloudHttp(instance, api, credential=credential)
         self._account = account or f"key-{hashlib.sha256(credential.encode()).hexdigest()[:12]}"

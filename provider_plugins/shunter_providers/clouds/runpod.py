@@ -100,7 +100,7 @@ class RunpodProvider(RestCloud):
             headers={"Authorization": f"Bearer {key}"},
             timeout_s=settings.timeout_s,
         )
-        super().__init__(instance, api, credential=key, account=settings.account)
+        super().__init__(instance, api, credential=key, account=settings.account, times=settings)
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         """GPU pods of 1 to 8 GPUs, and CPU pods."""

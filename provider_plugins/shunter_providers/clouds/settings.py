@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter
+
+from shunter_providers.contract import Capabilities
 
 
 def _base_url(text: str) -> str:
@@ -23,3 +26,14 @@ class CloudSettings(BaseModel):
 
     timeout_s: float = Field(default=20.0, gt=0, le=60)
     """How long one answer of the API may take."""
+    visibility_delay_s: float | None = Field(default=None, ge=0)
+    """How long a new node may be missing from listings. None: what is known of the vendor."""
+    scan_interval_s: float | None = Field(default=None, gt=0)
+    """How often the account's nodes are listed. None: what its rate allows."""
+    readiness_deadline_s: float | None = Field(default=None, gt=0)
+    """A node that is not up by then is given back. None: what is known of the vendor."""
+
+    def adjusted(self, declared: Capabilities) -> Capabilities:
+        """What a plugin declares, with the times that the operator set."""
+        times = self.model_dump(include={"visibility_delay_s", "scan_interval_s", "readiness_deadline_s"})
+        return replace(declared, **{name: value for name, value in times.items() if value is not None})

@@ -16,8 +16,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,11 +37,15 @@ class Boot(NamedTuple):
     environment: Mapping[str, str]
 
 
+NOTHING: Final = Boot("", {}, {})
+
+
 class Boots:
     """The nodes of one cloud, a folder each."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._first: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, id_: str, boot: Boot) -> None:
         """Boot a node; returns at once."""
@@ -52,7 +56,7 @@ class Boots:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SHUNTER_", "CELERY"))}
         path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"  # the node's python3 is ours
         with (folder / "boot.log").open("wb") as log:
-            subprocess.Popen(
+            self._first[id_] = subprocess.Popen(
                 ["sh", "-c", boot.script.replace(FOLDER, str(folder))],
                 cwd=folder,
                 env={**kept, **boot.environment, "PATH": path, MARK: id_},
@@ -67,8 +71,9 @@ class Boots:
         while left := processes.marked(f"{MARK}={id_}".encode()):
             for process in left:
                 processes.send(process, signal.SIGKILL)
-                with suppress(ChildProcessError):
-                    os.waitpid(process.pid, 0)
+            time.sleep(0.01)
+        if id_ in self._first:
+            self._first.pop(id_).wait()
 
     def end_all(self) -> None:
         """Kill everything of every node."""

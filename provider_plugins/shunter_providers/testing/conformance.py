@@ -207,7 +207,7 @@ def make_intent(deployment: str, offer: Offer, launch: Launch) -> Intent:
         rank=0,
         gang_size=1,
         slots=1,
-        slot_indices=(0,),
+        slot_indices=tuple(offer.slot_indices[:1]) or (0,),
     )
 
 

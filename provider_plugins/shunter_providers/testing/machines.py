@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -64,6 +64,8 @@ class Machines:
         self.list_lag_s = list_lag_s
         self.end_s = end_s
         self.price_factor = 1.0
+        self.on_made: Callable[[Machine], None] = _nothing
+        self.on_ended: Callable[[Machine], None] = _nothing
         self._all: dict[str, Machine] = {}
 
     def make(
@@ -84,6 +86,7 @@ class Machines:
             up_at=float("inf") if fault is CloudFault.NEVER_BOOTS else now + self.boot_s,
         )
         self._all[machine.id] = machine
+        self.on_made(machine)
         return machine
 
     def end(self, machine: Machine, strike: Strike | None) -> None:
@@ -93,6 +96,7 @@ class Machines:
         now = time.monotonic()
         stuck_s = strike.delay_s if strike is not None and strike.fault is CloudFault.STUCK else self.end_s
         machine.ended_at, machine.gone_at = now, now + stuck_s
+        self.on_ended(machine)
 
     def visible(self) -> Sequence[Machine]:
         """What a listing shows: also what is ending, never what is gone."""
@@ -115,3 +119,7 @@ class Machines:
 def new_hex_id(length: int) -> str:
     """A random id of lower-case hexadecimal digits."""
     return secrets.token_hex((length + 1) // 2)[:length]
+
+
+def _nothing(machine: Machine) -> None:
+    return None

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from shunter_providers.testing.booting import NOTHING, Boot, Boots
 from shunter_providers.testing.faults import CloudFault, Strike, Verb, strike
 from shunter_providers.testing.machines import Machine, Machines
 
@@ -88,8 +89,14 @@ class WireCloud(ABC):
     shows_rate: ClassVar[bool] = True
     """Whether its API tells what a node is billed."""
 
-    def __init__(self, *, boot_s: float = 0.05, list_lag_s: float = 0.05, end_s: float = 0.0) -> None:
+    def __init__(
+        self, *, boot_s: float = 0.05, list_lag_s: float = 0.05, end_s: float = 0.0, boots: Boots | None = None
+    ) -> None:
+        """`boots`: the nodes do on this machine what they are told (`boot_of`); by default they do nothing."""
         self.machines = Machines(boot_s=boot_s, list_lag_s=list_lag_s, end_s=end_s)
+        if boots is not None:
+            self.machines.on_made = lambda machine: boots.start(machine.id, self.boot_of(machine))
+            self.machines.on_ended = lambda machine: boots.end(machine.id)
         self.calls: list[Request] = []
         self._strikes: list[Strike] = []
         self._lock = threading.RLock()
@@ -111,6 +118,10 @@ class WireCloud(ABC):
     @abstractmethod
     def no_route(self, request: Request) -> Reply:
         """The vendor's answer to a path that it does not have."""
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """What a node was told to do when it boots; fakes that run nodes say so."""
+        return NOTHING
 
     def strike(self, fault: CloudFault, *, on: Verb | None = None, times: int = 1, delay_s: float = 0.3) -> None:
         """Let the next fitting calls go wrong."""

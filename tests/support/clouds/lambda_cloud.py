@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_cloud_init
 
 _BODIES: Final[Mapping[CloudFault, tuple[int, str, str]]] = {
     CloudFault.AUTH: (401, "global/invalid-api-key", "API key was invalid, expired, or deleted."),
@@ -90,8 +91,8 @@ def kind(name: str, described: str, cents: int, gpus: int, regions: Sequence[str
 class LambdaCloud(WireCloud):
     """One account, which has a key of its owner."""
 
-    def __init__(self, key: str, **times: float) -> None:
-        super().__init__(**times)
+    def __init__(self, key: str, **more: Any) -> None:
+        super().__init__(**more)
         self._key = key
         self.kinds = [
             kind("gpu_1x_h100_sxm5", "H100 (80 GB SXM5)", 429, 1, ("us-west-3", "europe-central-1")),
@@ -101,6 +102,10 @@ class LambdaCloud(WireCloud):
         ]
         self.keys: dict[str, dict[str, str]] = {}
         self._add_key("owner", "ssh-ed25519 AAAAowner owner")
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """What cloud-init makes of the user data."""
+        return from_cloud_init(machine.order["user_data"])
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_container
 
 _BODIES: Final[Mapping[CloudFault, tuple[int, str, str]]] = {
     CloudFault.AUTH: (401, "Unauthorized", "invalid bearer token"),
@@ -108,8 +109,8 @@ class RunpodCloud(WireCloud):
 
     lacks: ClassVar[Collection[CloudFault]] = ()
 
-    def __init__(self, key: str, **times: float) -> None:
-        super().__init__(**times)
+    def __init__(self, key: str, **more: Any) -> None:
+        super().__init__(**more)
         self._key = key
         self.gpus = [
             gpu("NVIDIA H100 80GB HBM3", 80, 2.99, centers=("EU-RO-1", "US-TX-3")),
@@ -118,6 +119,10 @@ class RunpodCloud(WireCloud):
         ]
         self.cpus = [cpu("cpu3c", 0.03, ("EU-RO-1", "US-TX-3"))]
         self.cluster_pods: list[Mapping[str, Any]] = []
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """The container's own program, which knows its pod's id."""
+        return from_container({**machine.order["env"], "RUNPOD_POD_ID": machine.id})
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
