@@ -68,10 +68,6 @@ class TestSshProvider(ProviderConformance):
     def launch(self) -> Launch:
         return Launch(argv=(), files={})
 
-    @pytest.fixture
-    async def intent(self, deployment: str, offer: Offer, launch: Launch) -> Intent:
-        return intent_of(offer, deployment, offer.slot_indices[0])
-
 
 async def test_an_offer_shows_what_the_hosts_have(provider: SshProvider, pool: Pool) -> None:
     offers = await provider.offers(OfferQuery())

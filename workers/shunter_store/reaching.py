@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import TERMINAL_STATES, NodeState
-from sqlalchemy import Connection, Double, bindparam, delete, exists, func, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Double, bindparam, delete, exists, func, select, type_coerce
 
 from shunter_store import due
 from shunter_store.ledger_rows import NodeRow
@@ -43,14 +43,15 @@ class ReachedNode:
     """Since its last exchange; 0 before the first."""
 
 
+_SEEN: Final[Sequence[ColumnElement[Any]]] = (
+    nodes.c.id,
+    nodes.c.job_id,
+    nodes.c.instance,
+    nodes.c.state,
+    func.coalesce(db_now() - type_coerce(nodes.c.last_sync_at, Double), 0.0),
+)
 _REACHED = (
-    select(
-        nodes.c.id,
-        nodes.c.job_id,
-        nodes.c.instance,
-        nodes.c.state,
-        func.coalesce(db_now() - type_coerce(nodes.c.last_sync_at, Double), 0.0),
-    )
+    select(*_SEEN)
     .where(
         nodes.c.instance.in_(bindparam("instances", expanding=True)),
         nodes.c.state.in_([NodeState.BOOTING, NodeState.READY, NodeState.RELEASING]),

@@ -96,8 +96,12 @@ class HostSide:
         self, op: str, request: Mapping[str, Any], body: AsyncIterator[bytes] | None, within_s: float
     ) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(within_s), await self._start(op, request) as process:
-                return await _both(_pour(process, body), self._answer(process, within_s))
+            async with asyncio.timeout(within_s):
+                process = await self._start(op, request)
+                try:
+                    return await _both(_pour(process, body), self._answer(process, within_s))
+                finally:
+                    process.close()
         except TimeoutError as exc:
             raise CallFailed("late", f"{op}: no answer within {within_s:g} s") from exc
         except (asyncssh.Error, OSError) as exc:

@@ -42,7 +42,8 @@ def ssh(context: Context, job_id: JobId, wanted: Wanted = None, rank: RankOf = 0
 
 def debug(context: Context, job_id: JobId, into: Into = None) -> None:
     """Collect what is known of a job in one archive, without secrets: for whoever looks for a fault."""
-    from shunter.cli import output
+    import json
+
     from shunter.debugging import LAST_LINES, Collected, write_bundle
 
     with context.client() as client:
@@ -55,6 +56,6 @@ def debug(context: Context, job_id: JobId, into: Into = None) -> None:
     path = into or Path(f"shunter-debug-{job_id}.tar.gz")
     names = write_bundle(path, found)
     if context.as_json:
-        output.print_json({"path": str(path), "files": names})
+        print(json.dumps({"path": str(path), "files": names}))
     else:
         print(f"{path}: {', '.join(names)}")

@@ -167,12 +167,12 @@ def _view(places: Places, token: str) -> dict[str, Any]:
     folder = places.node(token)
     lease = read_json(os.path.join(folder, "lease.json"))
     condition, reason = _condition(folder, token, lease)
-    shown = {"token": token, "condition": condition, "reason": reason, "addresses": {}}
+    addresses = {}
     if lease is not None and lease.get("address"):
-        shown["addresses"] = {"private": lease["address"]}
+        addresses["private"] = lease["address"]
         if lease.get("interface"):
-            shown["addresses"]["interface"] = lease["interface"]
-    return shown
+            addresses["interface"] = lease["interface"]
+    return {"token": token, "condition": condition, "reason": reason, "addresses": addresses}
 
 
 def _condition(folder: str, token: str, lease: dict[str, Any] | None) -> tuple[str, str]:

@@ -156,6 +156,7 @@ def _write_entries(request: dict[str, Any], entries: list[str]) -> None:
 
 
 def _keys_file(request: dict[str, Any]) -> str:
-    if not request.get("authorized_keys"):
+    named: str = request.get("authorized_keys") or ""
+    if not named:
         raise Refused("shell", "this host gives no shells (`authorized_keys` is empty)")
-    return os.path.realpath(os.path.expanduser(request["authorized_keys"]))
+    return os.path.realpath(os.path.expanduser(named))
