@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, tuple_, type_coerce
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_, type_coerce
 
 from shunter_store.ledger_rows import ACCRUED, COLUMNS, NodeRow
 from shunter_store.money import MICRO
@@ -39,7 +39,7 @@ class FleetNode:
 
 _BEGUN: Final = nodes.c.create_deadline_at.is_not(None) | nodes.c.handle.is_not(None)
 _BILLING: Final = and_(nodes.c.state != NodeState.GONE, nodes.c.billed_usd_per_hour > 0, _BEGUN)
-_ALL: Final = (
+_ALL: Final[Any] = (
     select(
         *COLUMNS,
         func.coalesce(jobs.c.project, payers.c.project),
@@ -93,7 +93,7 @@ def page(
     return [_node(row) for row in conn.execute(statement, {**values, "limit": limit})]
 
 
-def _chosen(where: NodeFilter) -> tuple[Select[Any], dict[str, Any]]:
+def _chosen(where: NodeFilter) -> tuple[Any, dict[str, Any]]:
     statement, values = _ALL, dict[str, Any]()
     if where.billing:
         statement = statement.where(_BILLING)

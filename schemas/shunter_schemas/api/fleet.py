@@ -83,7 +83,22 @@ class FleetPage(Answer):
 
     items: tuple[FleetNode, ...] = Field(
         description="The nodes of this page.",
-        examples=[[{"token": _NODE, "provider": "lambda", "state": "ready", "usd_per_hour": 23.92}]],
+        examples=[
+            [
+                {
+                    "token": _NODE,
+                    "provider": "lambda",
+                    "instance_type": "gpu_8x_h100",
+                    "state": "ready",
+                    "job": _JOB,
+                    "rank": 0,
+                    "created_at": _AT,
+                    "age_s": 812.4,
+                    "usd_per_hour": 23.92,
+                    "cost_usd": 5.398311,
+                }
+            ]
+        ],
     )
     next_cursor: str | None = Field(
         default=None, description="Pass it as `cursor` for the next page. Null: this is the last.", examples=["MDFrYg"]
