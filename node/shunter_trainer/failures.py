@@ -6,6 +6,7 @@ TrainingFailure                 carries a reason (a slug) and a message for peop
 ├── LossSpiked                  the loss jumped, and the document asks to end then
 ├── PeerLost                    another rank vanished; that rank, or its node, is the cause
 └── CheckpointFault             a checkpoint could not be written or does not belong to this training
+    └── DiskFull                since there is no room for it on this node
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ class CheckpointFault(TrainingFailure):
     """A checkpoint could not be written, or cannot be read into this training."""
 
     reason = "checkpoint_failed"
+
+
+class DiskFull(CheckpointFault):
+    """There is no room for a checkpoint."""
+
+    reason = "disk_full"
 
 
 OUT_OF_MEMORY = "out_of_memory"

@@ -6,6 +6,7 @@ each node commits the folder. What is replicated on every rank is copied and wri
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from collections.abc import Mapping
@@ -29,11 +30,12 @@ from shunter_trainer.checkpoint.manifest import (
     write_durably,
 )
 from shunter_trainer.checkpoint.prune import prune
-from shunter_trainer.failures import CheckpointFault, PeerLost, speaks_of_lost_peer
+from shunter_trainer.failures import CheckpointFault, DiskFull, PeerLost, TrainingFailure, speaks_of_lost_peer
 from shunter_trainer.gang import Gang, another_group
 from shunter_trainer.strategies.names import MODEL, OPTIMIZER
 
 _METADATA = ".metadata"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _SHARED_OUT = (MODEL, OPTIMIZER)
 
 
@@ -99,10 +101,20 @@ class Saver:
         try:
             running.result()
         except BaseException as error:  # what torch raises here is no Exception
-            if speaks_of_lost_peer(str(error)):
-                raise PeerLost(f"Another rank is gone: it was lost while a checkpoint was written ({error})") from error
-            cause = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-            raise CheckpointFault(f"a checkpoint could not be written to {self._policy.root}: {cause}") from error
+            raise self._fault(error) from error
+
+    def _fault(self, error: BaseException) -> TrainingFailure:
+        """What a failed write means for this rank: torch tells every rank of the failures of all."""
+        if speaks_of_lost_peer(str(error)):
+            return PeerLost(f"Another rank is gone: it was lost while a checkpoint was written ({error})")
+        failures: Mapping[int, Any] = getattr(error, "failures", {})
+        if failures and self._gang.rank not in failures:
+            rank, (cause, *_) = next(iter(failures.items()))
+            return PeerLost(f"rank {rank} could not write its part of a checkpoint ({cause})")
+        own = failures[self._gang.rank][0] if failures else error
+        cause = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        kind = DiskFull if getattr(own, "errno", None) in _NO_ROOM else CheckpointFault
+        return kind(f"a checkpoint could not be written to {self._policy.root}: {cause}")
 
     def salvage(self, within_s: float) -> None:
         """Before this rank ends with a failure: let a checkpoint that is under way become whole, if it still can."""

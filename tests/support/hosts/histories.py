@@ -73,4 +73,4 @@ def assert_nothing_is_left(plane: ControlPlane, pool: Pool, job_id: str) -> None
     held_s = sum(
         (row.gone_at - row.created_at).total_seconds() for row in rows if row.gone_at and row.created_at is not None
     )
-    assert abs(plane.job(job_id)["cost_usd"] - held_s / 3600 * RATE_USD_PER_HOUR) < _CENT
+    assert abs(plane.job(job_id)["cost"]["usd"] - held_s / 3600 * RATE_USD_PER_HOUR) < _CENT

@@ -141,7 +141,7 @@ class Host:
 
     # --- programs ----------------------------------------------------------------------------------------------
 
-    def start(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    def start(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a program there, as root in `/root`; its process here is `nsenter`, whose child it is.
 
         `options` go to `Popen`; `environment` is added to a bare one.

@@ -58,7 +58,7 @@ def plane_on(
     (plugin / "entry_points.txt").write_text(_ENTRY_POINT)
     environment = {
         "SHUNTER_PROVIDERS": json.dumps({name: dict(one) for name, one in instances.items()}),
-        "PYTHONPATH": os.pathsep.join([str(plugin.parent), str(_TESTS)]),
+        "PYTHONPATH": os.pathsep.join([str(plugin.parent), str(_TESTS), *_inherited_path()]),
         **settings,
     }
     with control_plane(folder / "data", pool.service_address, **environment) as plane:
@@ -73,6 +73,11 @@ def ranks_on(host: Host) -> list[int]:
 def agents_on(host: Host) -> list[int]:
     """Pids, on this machine, of the living agents of a host."""
     return [pid for pid in host.processes() if "agent.pyz" in _command(pid) and proc.lives(pid)]
+
+
+def _inherited_path() -> list[str]:
+    path = os.environ.get("PYTHONPATH")
+    return [path] if path else []
 
 
 def _clock(host: Host) -> dict[str, str]:
