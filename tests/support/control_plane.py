@@ -69,11 +69,11 @@ class ControlPlane:
             (self.data_dir / "api-url").write_text(f"{self.url}\n")
             command = (sys.executable, "-m", "shunter_service", "api", "--fd", str(listener.fileno()))
             self.roles["api"] = self._start("api", command, pass_fds=(listener.fileno(),))
-        wait_until(self._is_ready, timeout_s=30, description="the API answers")
+        wait_until(self._is_ready, timeout_s=90, description="the API answers")
 
     def start_worker(self) -> None:
         self.roles["worker"] = self._start("worker", (sys.executable, "-m", "shunter_workers"))
-        wait_until(lambda: len(self.children()) == 2, timeout_s=30, description="both worker children live")
+        wait_until(lambda: len(self.children()) == 2, timeout_s=90, description="both worker children live")
 
     def kill(self, role: str) -> None:
         """SIGKILL; what lives on by its own design does."""
