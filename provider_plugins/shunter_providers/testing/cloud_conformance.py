@@ -30,6 +30,7 @@ from shunter_providers.testing.conformance import (
     ProviderConformance,
     listed,
     make_intent,
+    runs_in_a_loop,
     terminate_all,
     until_terminated,
     wait_for,
@@ -41,6 +42,7 @@ FOR_EVER: Final = 1000
 SLOWER_THAN_THE_TIMEOUT_S: Final = 1.6
 
 
+@runs_in_a_loop
 class CloudConformance(ProviderConformance):
     """Fixtures to give: `cloud`, `provider`. The fake's secret is `secret`."""
 

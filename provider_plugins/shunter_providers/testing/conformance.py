@@ -9,17 +9,17 @@
         def launch(self) -> Launch:
             return Launch(argv=("true",), files={})
 
-Needs pytest and pytest-asyncio; the pytest plugin that comes with this package marks the tests. Nodes are really made:
-against a real account this costs money. After each test everything of its deployment is terminated, and what is left
-then fails the test.
+Needs pytest and pytest-asyncio. Nodes are really made: against a real account this costs money. After each test
+everything of its deployment is terminated, and what is left then fails the test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -40,12 +40,22 @@ from shunter_providers.jurisdictions import is_jurisdiction
 
 Profile = Literal["vm", "container", "batch"]
 
+_Kit = TypeVar("_Kit")
 _GONE_WITHIN_S: Final = 30.0
 _KINDS: Final = {"vm": ("vm", "metal"), "container": ("container",), "batch": ("batch",)}
 _BOOTSTRAPS: Final = ("launch", "user_data", "ssh", "exec")
 _IDEMPOTENCIES: Final = ("token", "unique_name", "search_only")
 
 
+def runs_in_a_loop(kit: type[_Kit]) -> type[_Kit]:
+    """Mark a class's own coroutine tests, so that they run whatever mode pytest-asyncio is in."""
+    for name, function in vars(kit).items():
+        if name.startswith("test_") and inspect.iscoroutinefunction(function):
+            pytest.mark.asyncio(function)
+    return kit
+
+
+@runs_in_a_loop
 class ProviderConformance:
     """Fixtures to give: `provider`, `launch`. Those below may be overridden."""
 
