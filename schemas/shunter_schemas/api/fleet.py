@@ -150,8 +150,8 @@ class Costs(Answer):
     total_usd: float = Field(description="All of it.", examples=[5.398311])
     unconfirmed_usd: float = Field(
         default=0.0,
-        description="The part of it that no reading of a provider has confirmed yet: since it was last read, and of nodes "
-        "that may not exist.",
+        description="The part of it that no reading of a provider has confirmed yet: since it was last read, and of "
+        "nodes that may not exist.",
         examples=[0.0],
     )
     node_hours: float = Field(default=0.0, description="Hours of nodes that cost something.", examples=[0.2256])
