@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import LIVE_STATES, Health, Reason, State
-from shunter_store import events, jobs, ledger, outbox, steps
+from shunter_store import events, jobs, ledger, outbox, steps, wishes
 from shunter_store.database import Database
 from shunter_store.errors import Conflict
 from shunter_store.jobs import JobRow
@@ -145,6 +145,32 @@ def test_the_first_stop_reason_wins(database: Database) -> None:
     second = step(database, job.id, Change(Trigger.STOP, Reason.CANCELLED_BY_USER, "second"))
 
     assert second == first
+
+
+@pytest.mark.parametrize("state", sorted(PATHS))
+def test_a_cancel_wins_against_a_stop_that_was_decided_before_it_came(database: Database, state: State) -> None:
+    job = new_job(database)
+    advance(database, job.id, *PATHS[state])
+    claim = claim_job(database, job.id)
+    database.write(lambda conn: wishes.request_cancel(conn, job.id, by="me"))
+
+    stop = Change(Trigger.STOP, Reason.USER_ERROR, "line 3", next_in_s=0)
+    stopped = database.write(lambda conn: steps.apply(conn, claim, stop))
+    ended = step(database, job.id, Change(Trigger.NODES_GONE))
+
+    assert (stopped.state, stopped.reason, stopped.message) == (State.STOPPING, Reason.CANCELLED_BY_USER, None)
+    assert (ended.state, ended.outcome) == (State.CANCELLED, State.CANCELLED)
+
+
+def test_ranks_that_were_done_before_a_cancel_came_have_succeeded(database: Database) -> None:
+    job = new_job(database)
+    advance(database, job.id, *UP)
+    claim = claim_job(database, job.id)
+    database.write(lambda conn: wishes.request_cancel(conn, job.id, by="me"))
+
+    stopped = database.write(lambda conn: steps.apply(conn, claim, Change(Trigger.STOP, Reason.DONE)))
+
+    assert (stopped.reason, stopped.outcome) == (Reason.DONE, State.SUCCEEDED)
 
 
 def test_a_stop_needs_a_reason(database: Database) -> None:

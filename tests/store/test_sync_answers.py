@@ -53,15 +53,16 @@ def test_a_node_that_holds_gets_no_assignment(database: Database) -> None:
     assert (desired.phase, desired.assignment) == (Phase.HOLD, None)
 
 
-def test_a_node_of_a_deleted_job_or_a_closed_row_is_released(database: Database) -> None:
-    node, other = one_node(database), one_node(database)
+def test_a_node_of_a_deleted_job_or_of_a_row_that_is_closed_or_on_its_way_out_is_released(database: Database) -> None:
+    node, other, leaving = one_node(database), one_node(database), one_node(database)
     database.write(lambda conn: conn.execute(delete(jobs_table).where(jobs_table.c.id == node.job_id)))
     set_node(database, other, state=NodeState.GONE)
+    set_node(database, leaving, state=NodeState.RELEASING)
 
-    answers = [exchange(database, one, ("note", 1, {})) for one in (node, other)]
+    answers = [exchange(database, one, ("note", 1, {})) for one in (node, other, leaving)]
 
-    assert [answer.desired.phase for answer in answers] == [Phase.RELEASE, Phase.RELEASE]
-    assert [answer.acknowledged for answer in answers] == [1, 1]
+    assert [answer.desired.phase for answer in answers] == [Phase.RELEASE] * 3
+    assert [answer.acknowledged for answer in answers] == [1, 1, 1]
     assert len(told(database, other, "node.note")) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,9 +173,21 @@ def test_a_provider_that_fails_is_told_of_in_the_jobs_history() -> None:
 
 
 def test_the_proof_names_the_account_that_looked() -> None:
-    seen = view(job(State.STOPPING), replace(LEAVING, account="theirs"))
+    seen = view(job(State.STOPPING), LEAVING)
 
-    settled = settle(seen, Act(Prove(LEAVING)), Looked(seen_as(NodeCondition.GONE), "mine"), NOW)
+    settled = settle(seen, Act(Prove(LEAVING)), Looked(seen_as(NodeCondition.GONE), LEAVING.account), NOW)
 
     (close,) = settled.writes
-    assert close.proof["account"] == "mine"  # type: ignore[union-attr]
+    assert close.proof["account"] == LEAVING.account  # type: ignore[union-attr]
+
+
+def test_a_look_by_another_account_proves_nothing_is_told_of_and_not_repeated_at_once() -> None:
+    settled = settle(
+        view(job(State.STOPPING), LEAVING), Act(Prove(LEAVING)), Looked(seen_as(NodeCondition.GONE), "theirs"), NOW
+    )
+
+    assert settled.writes == ()
+    ((kind, data),) = settled.change.events
+    assert (kind, data["fault"]) == ("node.provider_error", "auth")
+    assert data["detail"] == "the node belongs to account me, and the credentials are those of theirs"
+    assert settled.change.next_in_s == 60.0

@@ -174,10 +174,14 @@ def _stop(job: JobRow, change: Change, now: datetime) -> dict[str, Any]:
         reason = Reason.DONE if change.reason is Reason.DONE else job.reason
         assert reason is not None, "a stopping job has a reason"
         return {"reason": reason, "outcome": OUTCOME[reason], "finished_at": now}
-    values: dict[str, Any] = {"reason": change.reason, "message": change.message}
-    if change.reason is Reason.CANCELLED_BY_USER and job.state in _MAY_RUN:
+    reason, message = change.reason, change.message
+    if job.cancel_requested_at is not None and reason is not Reason.DONE:
+        # It was accepted while the step decided on another end: whoever was told so is not told something else later.
+        reason, message = Reason.CANCELLED_BY_USER, None
+    values: dict[str, Any] = {"reason": reason, "message": message}
+    if reason is Reason.CANCELLED_BY_USER and job.state in _MAY_RUN:
         return values
-    return {**values, "outcome": OUTCOME[change.reason], "finished_at": now}
+    return {**values, "outcome": OUTCOME[reason], "finished_at": now}
 
 
 def _differing(job: JobRow, values: dict[str, Any]) -> dict[str, Any]:

@@ -337,7 +337,8 @@ def _note(conn: Connection, scene: _Scene, cursor: Cursor, status: NodeStatus, n
 
 def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus, peers: list[Peer]) -> Desired:
     node = scene.node
-    if node.state is NodeState.GONE or scene.job_state is None:
+    # One that is let go may come up late, with orders that it was given before it existed.
+    if node.state in (NodeState.RELEASING, NodeState.GONE) or scene.job_state is None:
         return Desired(phase=Phase.RELEASE, generation=node.desired_generation, handle=node.handle or "")
     if not cursor.current:
         return Desired(phase=Phase.HOLD, handle=node.handle or "", reason="another journal took this one's place")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
-from shunter_providers.contract import NodeCondition, ProviderError
+from shunter_providers.contract import Fault, NodeCondition, ProviderError
 from shunter_schemas.states import NodeState, State
 from shunter_store.ledger import NodeRow
 from shunter_store.steps import Change
@@ -25,6 +26,9 @@ from shunter_workers.decisions import (
 from shunter_workers.states.closing import FIRST_RETRY_S
 from shunter_workers.states.giving_up import create_failed
 from shunter_workers.view import View, seconds_until, soonest
+
+OTHER_ACCOUNT_RETRY_S: Final = 60.0
+"""Only an operator can mend it."""
 
 
 def settle(view: View, act: Act, result: Result, now: datetime) -> Settle:
@@ -57,11 +61,20 @@ def _asked(view: View, node: NodeRow, now: datetime) -> Settle:
 
 
 def _looked(view: View, node: NodeRow, looked: Looked, now: datetime) -> Settle:
+    if looked.view.condition is NodeCondition.GONE and looked.account != node.account:
+        return _looked_elsewhere(node, looked.account)
     if looked.view.condition is NodeCondition.GONE:
         proof = {"kind": "absent", "account": looked.account, "get": "gone"}
         asked = {key: at for key, at in view.memory.asked.items() if key != node.id}
         return Settle(Change(next_in_s=0.0), [Close(node, proof)], view.memory.but(asked=asked))
     return Settle(Change(next_in_s=FIRST_RETRY_S), memory=_remember_asking(view, node, now))
+
+
+def _looked_elsewhere(node: NodeRow, account: str) -> Settle:
+    """That another account does not have the node proves nothing: an operator has to bring its own one back."""
+    detail = f"the node belongs to account {node.account}, and the credentials are those of {account}"
+    told = {"node": node.token, "provider": node.instance, "fault": str(Fault.AUTH), "detail": detail}
+    return Settle(Change(next_in_s=OTHER_ACCOUNT_RETRY_S, events=[("node.provider_error", told)]))
 
 
 def _call_failed(view: View, act: Act, error: ProviderError, now: datetime) -> Settle:

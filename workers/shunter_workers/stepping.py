@@ -60,8 +60,10 @@ class Stepper:
         if isinstance(decision, Act):
             act, writes = decision, list(decision.writes)
             await self.database.awrite(lambda conn: self.applier.commit_intent(conn, claim, view, writes))
-            left_s = self.lease_s - SPARE_S - (time.monotonic() - began)
-            result = await self.actor.act(act.action, view, max(1.0, left_s))
+            took_s = time.monotonic() - began
+            if took_s >= self.lease_s:  # it was paused: whoever has the job by now sees what was intended, and goes on
+                raise StaleStep(claim.job_id, claim.fence)
+            result = await self.actor.act(act.action, view, max(1.0, self.lease_s - SPARE_S - took_s))
             decision = settle(view, act, result, claim.claimed_at)
         return await self._apply(claim, view, decision)
 

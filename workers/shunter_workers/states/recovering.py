@@ -15,7 +15,7 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
-from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked
+from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
 from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
 from shunter_workers.states.moving import clear_for_move, move_kept
 from shunter_workers.states.pausing import come_to_rest, judge_halting
@@ -32,7 +32,8 @@ SLOTS_AGAIN_S: Final = 1.0
 def decide(view: View, now: datetime) -> Decision:
     """The next thing between a lost gang and a whole one."""
     return (
-        judge_halting(view)
+        stop_if_done(view)
+        or judge_halting(view)
         or stop_if_asked(view)
         or stop_at_limit(view, now)
         or come_to_rest(view, now)

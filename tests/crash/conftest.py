@@ -1,0 +1,3 @@
+from support.databases import sqlite_template
+
+__all__ = ["sqlite_template"]

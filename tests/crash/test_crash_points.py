@@ -1,0 +1,33 @@
+"""The worker is killed at points of its steps, scans and reaps; another one goes on, and every promise holds.
+
+`PYTHONPATH=tests python -m crash` plays every point of every life.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crash.lives import LIVES
+from crash.points import play, points_of
+
+PLAYED = 24
+"""Of each life, spread over all of it; the first one is drawn by the order of tests."""
+
+
+def test_lives_lead_through_every_kind_of_point(sqlite_template: Path) -> None:
+    points = set(points_of(sqlite_template, LIVES["a create call in doubt"]))
+
+    around_calls = {f"{when} {verb}" for when in ("before", "after") for verb in ("create", "get", "list_owned")}
+    assert around_calls | {"before a commit", "after a commit", "before terminate", "after terminate"} <= points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(LIVES))
+def test_a_worker_that_is_killed_at_any_point_of_a_life_breaks_no_promise(name: str, sqlite_template: Path) -> None:
+    life = LIVES[name]
+    points = points_of(sqlite_template, life)
+
+    for point in range(0, len(points), max(1, len(points) // PLAYED)):
+        play(sqlite_template, life, point)

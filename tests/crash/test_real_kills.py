@@ -1,0 +1,50 @@
+"""A worker process kills itself with SIGKILL in the middle of a step; a real worker goes on, and the cloud's own books,
+the ledger, the events and the output are held against each other."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from chaos import promises
+from chaos.programs import counting
+from shunter_providers.simulated.books import Books
+from support.control_plane import ControlPlane, control_plane
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+TESTS = Path(__file__).parent.parent
+KILLS = 4
+POINTS_OF_A_LIFE = 260
+"""About as many lie in the steps of one job; a point that a life does not reach kills nobody."""
+
+
+def test_a_worker_that_is_killed_anywhere_in_a_step_breaks_no_promise(tmp_path: Path) -> None:
+    cloud = {"sim": {"plugin": "simulated", "settings": {"boot_s": 0.3}}}
+    points = Random(tmp_path.name).sample(range(POINTS_OF_A_LIFE), KILLS)
+    with control_plane(tmp_path / "data", SHUNTER_PROVIDERS=json.dumps(cloud)) as plane:
+        books = Books(tmp_path / "data" / "simulated" / "sim.sqlite")
+        jobs = {kill_once(plane, tmp_path, point): f"job-{point}" for point in points}
+
+        broken = promises.broken(plane, books, tmp_path, jobs)
+
+    assert broken == [], points
+
+
+def kill_once(plane: ControlPlane, folder: Path, point: int) -> str:
+    """Let a doomed worker die at that point of a job's life and a real one bring it to its end; the job's id."""
+    plane.kill("worker")
+    job_id = plane.submit(counting(folder, f"job-{point}", 5))
+    command = [sys.executable, "-m", "crash.doomed", str(point)]
+    died = subprocess.run(command, env=plane.environ | {"PYTHONPATH": str(TESTS)}, timeout=90, check=False)
+    assert died.returncode in (0, -signal.SIGKILL), f"point {point}: {died}"
+    plane.start_worker()
+    plane.wait_for(job_id, "succeeded", timeout_s=60)
+    wait_until(lambda: not plane.agents(), timeout_s=30, description="no agent is left")
+    return job_id

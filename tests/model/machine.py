@@ -1,0 +1,211 @@
+"""Random orders of everything that can happen, drawn by hypothesis; after each of it the promises are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from model import promises
+from model.cloud import CAPABILITIES
+from model.processes import Fuse
+from model.world import DOCUMENTS, World
+
+_KINDS = st.sampled_from(sorted(DOCUMENTS))
+_INDEX = st.integers(0, 7)
+_WORKERS = st.integers(0, 1)
+_GATES = st.integers(1, 7)
+_INSTANCES = st.sampled_from(sorted(CAPABILITIES))
+_FAULTS = st.sampled_from(
+    [
+        *(
+            ("create", kind)
+            for kind in ("lost_reply", "twin", "late", "never_boots", "boots_late", "no_capacity", "rate_limited")
+        ),
+        *(("terminate", kind) for kind in ("lost_reply", "stuck", "hidden", "server_error", "rate_limited")),
+        ("list_owned", "server_error"),
+        ("get", "server_error"),
+    ]
+)
+
+
+class Attack(RuleBasedStateMachine):
+    """Up to four jobs, two workers that are paused and killed in the middle of anything, and one that works on."""
+
+    template: ClassVar[Path]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.template)
+        self.over = False
+
+    def teardown(self) -> None:
+        try:
+            if not self.over:
+                self.world.settle()
+        finally:
+            self.world.close()
+
+    @initialize(kinds=st.lists(_KINDS, min_size=1, max_size=2), rounds=st.integers(0, 9))
+    def begin(self, kinds: list[str], rounds: int) -> None:
+        for kind in kinds:
+            self.world.submit(kind)
+        self._guarded(lambda: self.world.live(rounds))
+
+    # --- users -------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.world.jobs) < 4)
+    @rule(kind=_KINDS)
+    def submit(self, kind: str) -> None:
+        self.world.submit(kind)
+
+    @rule(what=st.sampled_from(["cancel", "pause", "resume", "move"]), job=_INDEX)
+    def wish(self, what: str, job: int) -> None:
+        self._guarded(lambda: self.world.wish(what, self.world.jobs[job % len(self.world.jobs)]))
+
+    # --- workers -----------------------------------------------------------------------------------------------
+
+    @rule(worker=_WORKERS, gates=_GATES)
+    def step(self, worker: int, gates: int) -> None:
+        its = self.world.workers[worker]
+        its.begin_step()
+        self._guarded(lambda: its.process.go_on(gates))
+
+    @rule(worker=_WORKERS, gates=_GATES, instance=_INSTANCES)
+    def scan(self, worker: int, gates: int, instance: str) -> None:
+        its = self.world.workers[worker]
+        its.begin_scan(instance)
+        self._guarded(lambda: its.process.go_on(gates))
+
+    @rule(worker=_WORKERS)
+    def go_on(self, worker: int) -> None:
+        self._guarded(self.world.workers[worker].process.go_on)
+
+    @rule(worker=_WORKERS)
+    def kill(self, worker: int) -> None:
+        self.world.workers[worker].restart()
+
+    @rule(worker=_WORKERS, points=st.integers(0, 30))
+    def kill_between_statements(self, worker: int, points: int) -> None:
+        its = self.world.workers[worker]
+        its.process.fuse = Fuse(points)
+        its.begin_step()
+        self._guarded(its.process.go_on)
+        its.process.fuse = None
+        its.restart()
+        self._guarded(lambda: promises.check_histories(self.world))
+
+    @rule()
+    def relay(self) -> None:
+        self.world.relay()
+
+    # --- time, nodes and the network ---------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([1.0, 6.0, 31.0, 65.0, 400.0]))
+    def tick(self, seconds: float) -> None:
+        self.world.tick(seconds)
+
+    @rule(rounds=st.integers(1, 6), finish=st.booleans())
+    def live(self, rounds: int, finish: bool) -> None:
+        self._guarded(lambda: self.world.live(rounds, finish=finish))
+
+    @precondition(lambda self: self.world.present())
+    @rule(index=_INDEX, lost=st.sampled_from(["", "request", "answer"]))
+    def exchange(self, index: int, lost: str) -> None:
+        agents = self.world.present()
+        self._guarded(lambda: self.world.exchange(agents[index % len(agents)], lost=lost))
+
+    @precondition(lambda self: self.world.present())
+    @rule(index=_INDEX, points=st.integers(0, 12))
+    def exchange_with_an_api_that_dies(self, index: int, points: int) -> None:
+        agents = self.world.present()
+        self._guarded(lambda: self.world.exchange(agents[index % len(agents)], fuse=Fuse(points)))
+
+    @precondition(lambda self: self.world.mail)
+    @rule(index=st.integers(0, 40))
+    def deliver_again(self, index: int) -> None:
+        self._guarded(lambda: self.world.deliver_again(-1 - index))
+
+    @precondition(lambda self: self.world.present())
+    @rule(index=_INDEX, what=st.sampled_from(["finish", "user", "node", "save", "print_line"]))
+    def act(self, index: int, what: str) -> None:
+        agents = self.world.present()
+        agent = agents[index % len(agents)]
+        if what in ("user", "node"):
+            agent.fail(what)
+        else:
+            getattr(agent, what)()
+
+    @precondition(lambda self: self.world.cloud.living())
+    @rule(index=_INDEX, what=st.sampled_from(["lost", "partition", "glitch"]))
+    def hurt(self, index: int, what: str) -> None:
+        machines = self.world.cloud.living()
+        machine = machines[index % len(machines)]
+        if what == "lost":
+            machine.lost_at = self.world.clock.now
+        elif what == "partition":
+            machine.partitioned = not machine.partitioned
+        else:
+            self.world.cloud.glitch = machine.handle
+
+    @rule(job=_INDEX)
+    def succeed_unseen(self, job: int) -> None:
+        self._guarded(lambda: self.world.succeed_unseen(self.world.jobs[job % len(self.world.jobs)]))
+
+    @rule(fault=_FAULTS)
+    def spoil_a_call(self, fault: tuple[str, str]) -> None:
+        verb, kind = fault
+        self.world.cloud.faults[verb].append(kind)
+
+    @precondition(lambda self: self.world.cloud.sent)
+    @rule()
+    def carry_out_late(self) -> None:
+        self._guarded(self.world.cloud.carry_out_late)
+
+    @rule(account=st.sampled_from(["ours", "theirs"]))
+    def change_account(self, account: str) -> None:
+        self.world.change_account(account)
+
+    @invariant()
+    def every_promise_is_kept(self) -> None:
+        if not self.over:
+            self._guarded(self.world.check)
+
+    def _guarded(self, work: Any) -> None:
+        """What is broken is told once: nothing is brought to an end after it."""
+        try:
+            work()
+        except BaseException:
+            self.over = True
+            raise
+
+
+def attack(template: Path, *, examples: int, steps: int = 30, shrink: bool = False) -> None:
+    """Run the machine.
+
+    Raises:
+        Broken: a promise was broken.
+    """
+    machine = type("Machine", (Attack,), {"template": template})
+    budget = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    run_state_machine_as_test(machine, settings=budget)

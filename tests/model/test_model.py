@@ -1,0 +1,18 @@
+"""Loss, duplication, reordering, pauses, and crashes between any two statements: every promise holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.machine import attack
+
+
+def test_every_promise_is_kept_in_any_order(sqlite_template: Path) -> None:
+    attack(sqlite_template, examples=8)
+
+
+@pytest.mark.slow
+def test_every_promise_is_kept_in_many_orders(sqlite_template: Path) -> None:
+    attack(sqlite_template, examples=60, steps=50)

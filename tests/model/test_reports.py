@@ -1,0 +1,357 @@
+"""The kinds of failure that users of such systems report, each played against the real store and steps.
+
+`docs/notes/reports.md` says what makes each impossible. After each test the job comes to its end and every promise is
+checked: nothing is left, nothing is doubled, the books agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shunter_providers.contract import Capabilities
+from shunter_schemas.states import Health, NodeState, State
+from shunter_store import events, jobs, ledger
+from shunter_store.jobs import JobRow
+from shunter_store.ledger import NodeRow
+
+from model.world import World
+
+
+def test_promise_2_a_create_that_answers_with_an_error_and_made_a_node_is_adopted(world: World) -> None:
+    world.cloud.faults["create"].append("lost_reply")
+    job_id = world.submit("capped")
+
+    world.live(6)
+
+    assert job(world, job_id).state is State.RUNNING
+    assert [row.handle for row in rows(world, job_id)] == ["sim-0"]
+
+
+def test_promise_2_a_provider_that_was_removed_from_the_settings_closes_nothing(world: World) -> None:
+    job_id = running(world, "capped")
+    world.change_instances("box")
+    world.wish("cancel", job_id)
+
+    world.live(120, tick_s=60.0)
+    [row] = rows(world, job_id)
+
+    assert row.state is NodeState.RELEASING
+    assert cost(world, job_id) > 6.0, "it accrues as long as nobody proved that it is gone"
+    world.change_instances("sim", "box")
+
+
+def test_promise_2_an_empty_listing_right_after_a_create_closes_nothing(world: World) -> None:
+    world.cloud.faults["create"].append("late")
+    job_id = world.submit("capped")
+
+    world.live(4, tick_s=1.0)
+    before = rows(world, job_id)
+    world.live(6)
+
+    assert [row.id for row in rows(world, job_id)] == [row.id for row in before]
+    assert job(world, job_id).state is State.RUNNING
+
+
+def test_promise_5_a_cancel_in_the_middle_of_a_create_call_leaves_no_node(world: World) -> None:
+    job_id = world.submit("capped")
+    worker = world.workers[0]
+    for _ in range(100):
+        if not world.cloud.sent:
+            worker.begin_step()
+            worker.process.go_on(1)
+    assert world.cloud.sent
+
+    world.wish("cancel", job_id)
+    worker.process.go_on()
+    world.settle()
+
+    assert job(world, job_id).state is State.CANCELLED
+    assert len(world.cloud.machines) == 1
+
+
+def test_promise_3_a_worker_that_was_paused_beyond_its_lease_makes_no_call(world: World) -> None:
+    world.submit("capped")
+    worker = world.workers[0]
+    for _ in range(100):
+        if not intents(world):
+            worker.begin_step()
+            worker.process.go_on(1)
+    world.tick(31.0)
+
+    worker.process.go_on()
+
+    assert world.cloud.machines == {}
+    assert world.cloud.sent == []
+
+
+def test_promise_5_a_cancel_while_the_job_recovers_leaves_no_node(world: World) -> None:
+    job_id = running(world, "gang")
+    world.present()[0].machine.lost_at = world.clock.now
+    live_until(world, job_id, State.RECOVERING)
+
+    world.wish("cancel", job_id)
+    world.settle()
+
+    assert job(world, job_id).state is State.CANCELLED
+
+
+def test_promise_2_a_rate_limit_behind_a_create_in_doubt_loses_no_node(world: World) -> None:
+    world.cloud.faults["create"].append("lost_reply")
+    world.cloud.faults["list_owned"].extend(["server_error"] * 3)
+    job_id = world.submit("capped")
+
+    world.live(12)
+
+    assert job(world, job_id).state is State.RUNNING
+    assert len(world.cloud.machines) == 1
+
+
+def test_promise_2_a_terminate_that_is_refused_is_told_of_and_tried_until_it_succeeds(world: World) -> None:
+    job_id = running(world, "capped")
+    world.cloud.faults["terminate"].extend(["unauthorized"] * 5)
+    world.wish("cancel", job_id)
+
+    world.live(3)
+
+    told = [event.type for event in history(world, job_id)]
+    assert "node.provider_error" in told
+    assert [row.state for row in rows(world, job_id)] == [NodeState.RELEASING]
+
+
+def test_promise_8_what_bills_has_a_lease_by_default() -> None:
+    declared = Capabilities()
+
+    assert declared.bills
+    assert declared.lease_s is not None
+
+
+def test_promise_8_nodes_whose_service_is_gone_for_good_run_nothing_beyond_their_lease(world: World) -> None:
+    running(world, "gang")
+
+    world.tick(301.0)
+
+    assert [agent.running for agent in world.present()] == [None, None]
+
+
+def test_promise_3_a_request_that_is_carried_out_twice_starts_one_gang(world: World) -> None:
+    world.cloud.faults["create"].append("twin")
+    job_id = running(world, "capped")
+
+    world.live(4)
+
+    assert len(world.cloud.machines) == 2
+    assert [agent.running for agent in world.agents.values() if not agent.left] == [1]
+    assert job(world, job_id).generation == 1
+
+
+def test_promise_1_a_node_that_never_comes_up_is_replaced(world: World) -> None:
+    world.cloud.faults["create"].append("never_boots")
+    job_id = world.submit("capped")
+
+    live_until(world, job_id, State.RUNNING, rounds=200)
+
+    assert len(world.cloud.machines) == 2
+
+
+def test_promise_1_a_node_that_vanishes_while_it_boots_is_replaced_at_once(world: World) -> None:
+    job_id = world.submit("capped")
+    world.live(1)
+    [machine] = world.cloud.living()
+    machine.lost_at = world.clock.now
+    lost_at = world.clock.now
+
+    live_until(world, job_id, State.RUNNING)
+
+    assert world.clock.now - lost_at < 60.0, "sooner than its time to come up would have been over"
+
+
+def test_promise_1_a_gang_of_which_one_node_cannot_be_had_is_made_anew_as_a_whole(world: World) -> None:
+    world.cloud.faults["create"].extend(["", "no_capacity"])
+    job_id = world.submit("gang")
+
+    live_until(world, job_id, State.RUNNING, rounds=200)
+
+    assert sorted(agent.node_rank for agent in world.present() if agent.running) == [0, 1]
+    assert "job.capacity_lost" in [event.type for event in history(world, job_id)]
+
+
+def test_promise_4_a_service_that_comes_back_after_a_long_time_takes_its_jobs_up_again(world: World) -> None:
+    job_id = running(world, "gang")
+    for worker in world.workers:
+        worker.restart()
+    world.tick(250.0)
+
+    world.live(3)
+
+    assert job(world, job_id).generation == 1
+    assert [agent.running for agent in world.present()] == [1, 1]
+
+
+def test_promise_4_silence_is_a_condition_and_no_failure_however_often_it_is_noticed(world: World) -> None:
+    job_id = running(world, "gang")
+    for machine in world.cloud.living():
+        machine.partitioned = True
+
+    world.live(25, tick_s=10.0)
+
+    seen = job(world, job_id)
+    assert (seen.state, seen.health) == (State.RUNNING, Health.UNREACHABLE)
+    assert (seen.generation, seen.node_recoveries) == (1, 0)
+
+
+def test_promise_4_nodes_that_come_back_within_their_lease_go_on_where_they_were(world: World) -> None:
+    job_id = running(world, "gang")
+    for machine in world.cloud.living():
+        machine.partitioned = True
+    world.live(25, tick_s=10.0)
+    for machine in world.cloud.living():
+        machine.partitioned = False
+
+    world.live(2)
+
+    seen = job(world, job_id)
+    assert (seen.state, seen.health, seen.generation) == (State.RUNNING, Health.OK, 1)
+
+
+def test_promise_5_a_success_that_was_told_counts_though_its_nodes_vanished(world: World) -> None:
+    job_id = running(world, "gang")
+
+    world.succeed_unseen(job_id)
+    world.settle()
+
+    assert job(world, job_id).state is State.SUCCEEDED
+    assert job(world, job_id).generation == 1
+
+
+def test_promise_5_a_success_counts_that_was_told_while_the_job_recovers(world: World) -> None:
+    job_id = running(world, "gang")
+    first, second = world.present()
+    second.finish()
+    late = second.request()
+    first.finish()
+    world.exchange(first)
+    second.machine.lost_at = world.clock.now
+    live_until(world, job_id, State.RECOVERING)
+
+    world.deliver(second, late)
+    world.settle()
+
+    assert job(world, job_id).state is State.SUCCEEDED
+    assert job(world, job_id).generation == 1
+
+
+def test_promise_3_a_rank_that_fails_ends_its_whole_gang(world: World) -> None:
+    job_id = running(world, "gang")
+
+    world.present()[1].fail("node")
+    world.live(3)
+
+    assert [agent.running for agent in world.present()] == [None, None]
+    assert job(world, job_id).state is State.RECOVERING
+
+
+def test_promise_5_an_error_of_the_program_is_not_tried_more_often_than_the_document_says(world: World) -> None:
+    job_id = running(world, "shared")
+    for _ in range(2):
+        world.present()[0].fail("user")
+        world.live(10)
+
+    world.settle()
+
+    assert job(world, job_id).state is State.FAILED
+    assert job(world, job_id).user_restarts == 1
+
+
+def test_promise_3_two_jobs_never_share_a_slot_of_a_host(world: World) -> None:
+    jobs_ = [world.submit("shared") for _ in range(4)]
+
+    world.live(8)
+    held = [index for machine in world.cloud.living() for index in machine.intent.slot_indices]
+
+    assert sorted(held) == [0, 1, 2, 3]
+    assert [job(world, job_id).state for job_id in jobs_].count(State.RUNNING) == 2
+
+
+def test_promise_3_a_node_that_is_let_go_is_told_to_end_whatever_it_was_told_before(world: World) -> None:
+    """It comes up late, with orders that it was given before it existed."""
+    world.cloud.faults["create"].append("boots_late")
+    job_id = world.submit("shared")
+    world.live(2)
+    world.cloud.faults["terminate"].extend(["server_error"] * 20)
+
+    live_until(world, job_id, State.RUNNING, rounds=200)
+    world.live(20)
+
+    assert [agent.running for agent in world.agents.values() if agent.running is not None] == [2]
+
+
+def test_promise_1_a_job_that_ran_before_is_not_ended_by_the_limit_of_its_queue(world: World) -> None:
+    job_id = world.submit("capped", limits={"max_queue_s": 60})
+    live_until(world, job_id, State.RUNNING)
+    world.wish("pause", job_id)
+    live_until(world, job_id, State.QUEUED)
+    world.cloud.faults["create"].append("no_capacity")
+    world.tick(100.0)
+
+    world.wish("resume", job_id)
+    live_until(world, job_id, State.RUNNING, rounds=200)
+
+    assert job(world, job_id).generation > 1
+
+
+def test_promise_1_no_transaction_is_open_while_a_provider_is_called(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_ones: list[int] = []
+    next_fault = world.cloud.next_fault
+
+    def look(verb: str) -> str:
+        open_ones.append(world.database.open_transactions)
+        return next_fault(verb)
+
+    monkeypatch.setattr(world.cloud, "next_fault", look)
+    running(world, "gang")
+
+    assert set(open_ones) == {0}
+
+
+# --- what the tests look at --------------------------------------------------------------------------------------
+
+
+def running(world: World, kind: str) -> str:
+    """A job whose ranks are up."""
+    job_id = world.submit(kind)
+    live_until(world, job_id, State.RUNNING)
+    return job_id
+
+
+def live_until(world: World, job_id: str, state: State, rounds: int = 60) -> None:
+    for _ in range(rounds):
+        if job(world, job_id).state is state:
+            return
+        world.live(1)
+    raise AssertionError(f"{job(world, job_id)} is not {state}")
+
+
+def job(world: World, job_id: str) -> JobRow:
+    row = world.database.read(lambda conn: jobs.get(conn, job_id))
+    assert row is not None
+    return row
+
+
+def rows(world: World, job_id: str) -> list[NodeRow]:
+    return world.database.read(lambda conn: ledger.of_job(conn, job_id))
+
+
+def intents(world: World) -> list[NodeRow]:
+    """Rows whose create call has begun, as far as anybody knows."""
+    return [row for job_id in world.jobs for row in rows(world, job_id) if row.state is NodeState.CREATING]
+
+
+def history(world: World, job_id: str) -> list[Any]:
+    return list(world.database.read(lambda conn: events.page(conn, job_id, limit=1000)))
+
+
+def cost(world: World, job_id: str) -> float:
+    return world.database.read(lambda conn: ledger.ledger_cost(conn, job_id))
