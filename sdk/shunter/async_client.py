@@ -39,10 +39,11 @@ from shunter.flows.files import Progress, Uploading
 from shunter.flows.jobs import Filters, Labels
 from shunter.flows.streaming import TopicMessage
 from shunter.metrics import Metrics
+from shunter.reaching_client import AsyncReachingClient
 from shunter.retries import Away, Patience, Retries
 
 
-class AsyncClient(AsyncFleetClient):
+class AsyncClient(AsyncFleetClient, AsyncReachingClient):
     """A connection to one service. Use it as a context manager, or call `close`."""
 
     def __init__(

@@ -39,13 +39,14 @@ from shunter.flows.files import Progress, Uploading
 from shunter.flows.jobs import Filters, Labels
 from shunter.flows.streaming import TopicMessage
 from shunter.metrics import Metrics
+from shunter.reaching_client import ReachingClient
 from shunter.retries import Away, Patience, Retries
 from shunter.transport import Transport
 
 FOLLOW_PATIENCE_S = 120.0
 
 
-class Client(FleetClient):
+class Client(FleetClient, ReachingClient):
     """A connection to one service. Use it as a context manager, or call `close`.
 
     Without arguments it finds the service as the CLI does: `SHUNTER_URL` and `SHUNTER_API_KEY`, else the files that

@@ -28,6 +28,7 @@ from shunter_service.controllers.node import NodeController
 from shunter_service.controllers.objects import ObjectsController
 from shunter_service.controllers.offers import OffersController
 from shunter_service.controllers.plans import PlansController
+from shunter_service.controllers.reaching import ReachingController
 from shunter_service.controllers.results import ResultsController
 from shunter_service.controllers.status import StatusController
 from shunter_service.controllers.stream import StreamController
@@ -42,12 +43,13 @@ CONTROLLERS = [
     JobsController,
     JobWishesController,
     PlansController,
-    EventsController,
     OffersController,
+    EventsController,
     LogsController,
     MetricsController,
     StreamController,
     ResultsController,
+    ReachingController,
     BundlesController,
     FleetController,
     NodeController,

@@ -25,7 +25,7 @@ from shunter_store.columns import may, metadata, must, of_job
 from shunter_store.lifecycle import Trigger
 from shunter_store.money_tables import charges, notices, payers, readings
 from shunter_store.pace_tables import paces
-from shunter_store.reach_tables import bootstraps, job_keys, shells
+from shunter_store.reach_tables import bootstraps, job_keys, node_calls
 from shunter_store.report_tables import (
     artifacts,
     checkpoint_parts,
@@ -62,6 +62,7 @@ __all__ = [
     "log_chunks",
     "log_streams",
     "metric_chunks",
+    "node_calls",
     "nodes",
     "notices",
     "outbox",
@@ -70,7 +71,6 @@ __all__ = [
     "progress",
     "providers",
     "readings",
-    "shells",
     "slots",
     "transitions",
     "watches",

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shunter_planner.values import offer_from_json
-from shunter_providers.contract import Capabilities, Fault, Intent, NodeView, Provider, ProviderError
+from shunter_providers.contract import Fault, Intent, Launch, NodeView, Provider, ProviderError
 from shunter_providers.registry import Registry
-from shunter_schemas.node_sync import LaunchFile, Lease
-from shunter_store import signing
 from shunter_store.ledger import NodeRow
 
 from shunter_workers.accounts import Accounts
@@ -30,31 +25,27 @@ from shunter_workers.decisions import (
     Terminate,
     Terminated,
 )
+from shunter_workers.launching import Origin as Origin
+from shunter_workers.launching import launch_file
 from shunter_workers.packing import pack_launch
 from shunter_workers.states.refusing import avoided
 from shunter_workers.view import View
 
-_NOT_UP_YET: Final = "http://127.0.0.1"
+if TYPE_CHECKING:
+    from shunter_workers.channels.keys import JobKeys
+
+_NOTHING: Final = Launch(argv=(), files={})
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What every node is told of where it comes from."""
-
-    deployment: str
-    secret: bytes
-    service_url: str
-    """For nodes that do not share the service's file system; empty: there is no such address."""
-    service_url_file: Path
 
 
 class Actor:
     """Calls providers for steps."""
 
-    def __init__(self, registry: Registry, accounts: Accounts, origin: Origin) -> None:
+    def __init__(self, registry: Registry, accounts: Accounts, origin: Origin, keys: JobKeys | None = None) -> None:
+        """`keys` makes those of jobs whose nodes the core reaches by SSH; None: there are no such nodes."""
         self._registry = registry
+        self._keys = keys
         self._accounts = accounts
         self._origin = origin
 
@@ -80,33 +71,25 @@ class Actor:
             return ProviderError(Fault.AMBIGUOUS, f"{type(exc).__name__}: {exc}", may_have_created=creates)
 
     async def _create(self, provider: Provider, node: NodeRow, view: View) -> Created:
-        launch = pack_launch(self._launch_file(node, provider.capabilities))
-        plan = view.plan
+        plan, over_ssh = view.plan, provider.capabilities.bootstrap == "ssh"
+        keys = await self._keys.of(node.job_id) if over_ssh and self._keys is not None else None
         intent = Intent(
             token=node.token,
             tags={"deployment": self._origin.deployment, "job": node.job_id, "name": view.job.name},
             offer=offer_from_json(node.offer),
-            launch=launch,
+            # What the core brings over SSH does not go through the provider: neither tokens nor programs.
+            launch=_NOTHING if over_ssh else pack_launch(launch_file(self._origin, node, provider.capabilities)),
             rank=node.rank,
             gang_size=plan.num_nodes,
             slots=plan.ranks_per_node,
             slot_indices=tuple(node.slot_indices),
             image=view.document.environment.image,
+            public_key=keys.login.public if keys is not None else None,
+            host_key=keys.host.private if keys is not None else None,
             options=view.document.placement.options.get(node.instance, {}),
             avoid=avoided(view, node.instance),
         )
         return Created(await provider.create(intent))
-
-    def _launch_file(self, node: NodeRow, capabilities: Capabilities) -> LaunchFile:
-        near, origin = capabilities.shares_file_system, self._origin
-        return LaunchFile(
-            node=node.token,
-            sync_token=signing.node_sync_token(origin.secret, node.token),
-            service_url=_read_url(origin.service_url_file) if near else origin.service_url,
-            service_url_file=str(origin.service_url_file) if near else None,
-            lease=Lease(expires_in_s=node.lease_s),
-            labels={"job": node.job_id, "rank": str(node.rank)},
-        )
 
     async def _search(self, provider: Provider, node: NodeRow) -> Found:
         views = await provider.list_owned(self._origin.deployment)
@@ -125,10 +108,3 @@ async def _terminate(provider: Provider, node: NodeRow) -> Terminated:
 def _handle(node: NodeRow) -> str:
     assert node.handle is not None, "only rows with a handle are looked at"
     return node.handle
-
-
-def _read_url(file: Path) -> str:
-    """The service's address as it is now, if it is up; a node that shares the file reads it again at each try."""
-    with suppress(OSError):
-        return file.read_text().strip() or _NOT_UP_YET
-    return _NOT_UP_YET

@@ -30,6 +30,12 @@ def slots_on_hosts(
     return places + [()] * (len(ranks) - len(places))
 
 
+def hosts_of(offer: Offer) -> dict[int, str]:
+    """Names of the offer's hosts by their number (`slot // host_stride`)."""
+    numbers = sorted({index // offer.host_stride for index in offer.slot_indices})
+    return dict(zip(numbers, offer.host_names, strict=False))
+
+
 def devices_of(offer: Offer, slot_indices: Sequence[int]) -> list[int]:
     """The numbers that these slots have on their own host."""
     return [index % offer.host_stride if offer.host_stride else index for index in slot_indices]

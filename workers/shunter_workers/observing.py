@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from shunter_planner import Candidate
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import Known, Unknown, model_of
-from shunter_providers.contract import Offer
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.states import State
-from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger
+from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, reaching
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
@@ -23,7 +22,9 @@ from sqlalchemy import Connection
 
 from shunter_workers import line
 from shunter_workers.assignments import bundles_of
+from shunter_workers.choosing import hosts_of
 from shunter_workers.offers import Offers
+from shunter_workers.states.refusing import avoided
 from shunter_workers.view import Market, View, resource_name
 
 _PLANS: Final = frozenset({State.QUEUED, State.RECOVERING})
@@ -84,6 +85,7 @@ class Observer:
             bundles=_bundles(conn, document),
             cost_usd=ledger.ledger_cost(conn, job_id) if document.limits.max_cost_usd is not None else 0.0,
             unreachable_after_s=self._unreachable_after_s,
+            refusals=reaching.refusals_of(conn, job_id),
         )
 
 
@@ -103,7 +105,7 @@ def _with_slots(conn: Connection, view: View) -> Market:
     kind = "cpu" if view.document.resources.cpu_processes is not None else "gpu"
     shared = [candidate for candidate in view.market.candidates if candidate.shared_host]
     free = {
-        (candidate.instance, candidate.offer.instance_type): _free(conn, candidate.instance, candidate.offer, kind)
+        (candidate.instance, candidate.offer.instance_type): _free(conn, candidate, kind, _avoided(view, candidate))
         for candidate in shared
     }
     instances = {candidate.instance for candidate in shared}
@@ -117,10 +119,19 @@ def _with_slots(conn: Connection, view: View) -> Market:
     )
 
 
-def _free(conn: Connection, instance: str, offer: Offer, kind: str) -> list[int]:
+def _free(conn: Connection, candidate: Candidate, kind: str, avoided: Collection[int]) -> list[int]:
+    offer = candidate.offer
     indices = offer.slot_indices or range(slots_of(offer, kind))
-    taken = ledger.taken_slots(conn, instance, kind)
-    return [index for index in indices if index not in taken]
+    taken = ledger.taken_slots(conn, candidate.instance, kind)
+    return [index for index in indices if index not in taken and index // (offer.host_stride or 1) not in avoided]
+
+
+def _avoided(view: View, candidate: Candidate) -> set[int]:
+    """Numbers of hosts that were no good for this job a while ago."""
+    if not candidate.offer.host_stride:
+        return set()
+    names = avoided(view, candidate.instance)
+    return {number for number, name in hosts_of(candidate.offer).items() if name in names}
 
 
 def _counted(candidate: Candidate, free: Mapping[tuple[str, str], Sequence[int]]) -> Candidate:

@@ -85,7 +85,7 @@ def parse_gpus(csv: str) -> list[Gpu]:
     for line in csv.splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) == 3 and parts[0].isdigit() and parts[2].isdigit():
-            gpus.append(Gpu(int(parts[0]), _short_model(parts[1]), _nominal_gib(int(parts[2]) / 1024)))
+            gpus.append(Gpu(int(parts[0]), short_model(parts[1]), nominal_gib(int(parts[2]) / 1024)))
     return gpus
 
 
@@ -104,7 +104,7 @@ def _visible_gpus() -> list[Gpu]:
     return parse_gpus(shown.stdout) if shown.returncode == 0 else []
 
 
-def _short_model(name: str) -> str:
+def short_model(name: str) -> str:
     """`NVIDIA A100-SXM4-80GB` and `NVIDIA GeForce RTX 4090` as people write them: `A100`, `RTX-4090`."""
     words = [word for word in name.split() if word not in ("NVIDIA", "Tesla", "GeForce", "Quadro")]
     head = words[0] if words else name
@@ -113,7 +113,7 @@ def _short_model(name: str) -> str:
     return head.split("-")[0]
 
 
-def _nominal_gib(shown_gib: float) -> float:
+def nominal_gib(shown_gib: float) -> float:
     for nominal in _NOMINAL_GIB:
         if 0.9 * nominal <= shown_gib <= nominal:
             return float(nominal)

@@ -40,6 +40,7 @@ from shunter_schemas.api.plans import (
     Refused,
     RejectedOffer,
 )
+from shunter_schemas.api.reaching import DebugReport, NodeCall, NodeCalls, ShellRequest
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
 from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
 from shunter_schemas.api.streams import (
@@ -70,6 +71,7 @@ __all__ = [
     "Cost",
     "CostGroup",
     "Costs",
+    "DebugReport",
     "Event",
     "EventPage",
     "FleetNode",
@@ -94,15 +96,17 @@ __all__ = [
     "MetricsAnswer",
     "MetricsUpdate",
     "MoveRequest",
+    "NodeCall",
+    "NodeCalls",
     "Notice",
-    "PlanAnswer",
-    "PlannedCost",
-    "PlannedMemory",
-    "PlannedRun",
     "OfferInfo",
     "OfferPage",
     "OfferPrice",
     "OfferSource",
+    "PlanAnswer",
+    "PlannedCost",
+    "PlannedMemory",
+    "PlannedRun",
     "PlannedTime",
     "Problem",
     "ProblemError",
@@ -117,6 +121,7 @@ __all__ = [
     "Refused",
     "RejectedOffer",
     "RetryRequest",
+    "ShellRequest",
     "Stranger",
     "StreamMessage",
     "StreamPage",

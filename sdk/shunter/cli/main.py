@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from shunter.cli import beginning, changing, curves, documents, fleet, jobs, outputs, planning, rehearsing, roles, service
+from shunter.cli import (
+    beginning,
+    changing,
+    curves,
+    documents,
+    fleet,
+    jobs,
+    outputs,
+    planning,
+    reaching,
+    rehearsing,
+    roles,
+    service,
+)
 from shunter.cli.codes import ExitCode
 
 app = typer.Typer(
@@ -40,7 +53,20 @@ def root(
     """Train on many GPUs from one document: submit it, follow it, fetch what it made."""
 
 
-for commands in (documents, planning, rehearsing, jobs, changing, outputs, curves, beginning, fleet, service, roles):
+for commands in (
+    documents,
+    planning,
+    rehearsing,
+    jobs,
+    changing,
+    outputs,
+    curves,
+    reaching,
+    beginning,
+    fleet,
+    service,
+    roles,
+):
     commands.register(app)
 
 
