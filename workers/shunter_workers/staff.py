@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
+from shunter_store import activity
 from shunter_store.database import Database
 from shunter_store.objects import ObjectStore
-
-from shunter_store.objects import ObjectStore
 from shunter_store.paces import StorePacer
+
 from shunter_workers.accounts import Accounts
-from shunter_workers.acting import Actor, Origin
+from shunter_workers.acting import Actor
 from shunter_workers.applying import Applier
+from shunter_workers.channels.wiring import channel_duties, keys_for
 from shunter_workers.claiming import Claimer
 from shunter_workers.duties.collector import Collector
 from shunter_workers.duties.pruner import Pruner
@@ -28,6 +29,7 @@ from shunter_workers.duties.scanner import Scanner
 from shunter_workers.duties.snapshot import Snapshot
 from shunter_workers.duties.sweep import Sweep
 from shunter_workers.hints import Hints
+from shunter_workers.launching import Origin
 from shunter_workers.observing import Observer
 from shunter_workers.offers import Offers
 from shunter_workers.owners import owner_name
@@ -35,6 +37,8 @@ from shunter_workers.settings import WorkerSettings, signing_secret
 from shunter_workers.singletons import Duty, Singleton
 from shunter_workers.stepping import Stepper
 from shunter_workers.undertaker import Undertaker
+from shunter_workers.witness import EVERY_S as WITNESS_EVERY_S
+from shunter_workers.witness import Witness
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -55,12 +59,19 @@ class Staff:
     hints: Hints
     undertaker: Undertaker
     singletons: Sequence[Singleton]
+    scanners: Sequence[Scanner] = ()
+    witness: Witness | None = None
+    hints_taken: int = 0
+    """Messages that this process was woken by."""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, alive: Path) -> None:
         """Start timers and duties in the running loop."""
         self._tasks = [asyncio.create_task(self._claim_by_timer(alive)), asyncio.create_task(self._bury_the_dead())]
         self._tasks += [asyncio.create_task(singleton.run()) for singleton in self.singletons]
+        self._tasks.append(asyncio.create_task(self._tell_activity(alive.parent)))
+        if self.witness is not None:
+            self._tasks.append(asyncio.create_task(self._bear_witness(self.witness)))
 
     async def end(self, within_s: float) -> None:
         """Stop them, finish the steps that run, and let everything go."""
@@ -74,6 +85,14 @@ class Staff:
         await self.registry.close()
         await asyncio.to_thread(self.database.close)
 
+    async def _bear_witness(self, witness: Witness) -> None:
+        while True:
+            try:
+                await witness.look()
+            except Exception:
+                _log.exception("cannot tell whether the database went back in time")
+            await asyncio.sleep(WITNESS_EVERY_S)
+
     async def _bury_the_dead(self) -> None:
         while True:
             try:
@@ -81,6 +100,19 @@ class Staff:
             except Exception:
                 _log.exception("cannot look for killed processes")
             await asyncio.sleep(BURY_EVERY_S)
+
+    async def _tell_activity(self, run_dir: Path) -> None:
+        while True:
+            counts = {
+                "statements": self.database.statements,
+                "transactions": self.database.transactions,
+                "steps": self.claimer.steps,
+                "hints_sent": self.hints.sent,
+                "hints_taken": self.hints_taken,
+                "scans": sum(scanner.scans for scanner in self.scanners),
+            }
+            await asyncio.to_thread(activity.write, run_dir, "worker", counts)
+            await asyncio.sleep(activity.EVERY_S)
 
     async def _claim_by_timer(self, alive: Path) -> None:
         """Hints make it quick; this alone would do. The file shows that the process gets something done."""
@@ -117,11 +149,29 @@ def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: 
         Duty("collector", Collector(database, settings.objects_url).work),
         Duty("snapshot", Snapshot(database, registry).work),
     ]
-    for name in registry.names:
-        scanner = Scanner(database, registry, accounts, instance=name, deployment=deployment)
-        duties.append(Duty(f"scan:{name}", scanner.work))
+    witness = Witness(database, settings.epoch_file)
+    duties.append(Duty("epoch", witness.advance))
+    scanners = [
+        Scanner(
+            database,
+            registry,
+            accounts,
+            instance=name,
+            deployment=deployment,
+            witness=witness,
+            reaping=settings.reaping,
+        )
+        for name in registry.names
+    ]
+    duties += [Duty(f"scan:{scanner.instance}", scanner.work) for scanner in scanners]
+    duties += channel_duties(registry, database, make_origin(settings, deployment), settings.objects_url)
     singletons = [Singleton(database, duty, owner=owner, ttl_s=timing.singleton_lease_s) for duty in duties]
-    return Staff(database, registry, claimer, hints, Undertaker(database), singletons)
+    return Staff(database, registry, claimer, hints, Undertaker(database), singletons, scanners, witness)
+
+
+def make_origin(settings: WorkerSettings, deployment: str) -> Origin:
+    """Where nodes come from."""
+    return Origin(deployment, signing_secret(settings.data_dir), settings.public_url, settings.api_url_file)
 
 
 def make_stepper(
@@ -138,7 +188,7 @@ def make_stepper(
             unreachable_after_s=settings.timing.unreachable_after_s,
             objects=ObjectStore(settings.objects_url),
         ),
-        actor=Actor(registry, accounts, Origin(deployment, secret, settings.public_url, settings.api_url_file)),
-        applier=Applier(deployment, secret),
+        actor=Actor(registry, accounts, origin, keys_for(registry, database, origin.secret)),
+        applier=Applier(deployment, origin.secret),
         lease_s=settings.timing.step_lease_s,
     )
