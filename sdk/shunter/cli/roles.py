@@ -1,4 +1,4 @@
-"""Commands that are a part of the service: `up`, `service`, `worker`, `keys`. The SDK only starts them, by name."""
+"""Commands that are a part of the service: `up`, `service`, `worker` and others. The SDK only starts them, by name."""
 
 from __future__ import annotations
 
@@ -32,11 +32,41 @@ ROLES: Final = {
     ),
     "service": Role("Run the API alone.", ("shunter_service", "api"), ("litestar", "sqlalchemy"), "service"),
     "worker": Role("Run a worker alone.", ("shunter_workers",), ("celery", "sqlalchemy", "redis"), "workers"),
+    "backup": Role(
+        "Copy what a service keeps into a folder, while it runs.",
+        ("shunter_service", "backup"),
+        ("sqlalchemy", "pydantic_settings", "fsspec"),
+        "service",
+    ),
+    "restore": Role(
+        "Make a data directory from a backup.",
+        ("shunter_service", "restore"),
+        ("sqlalchemy", "pydantic_settings", "alembic"),
+        "service",
+    ),
+    "migrate": Role(
+        "Bring a database to the newest schema, or back to that of an older release.",
+        ("shunter_service", "migrate"),
+        ("sqlalchemy", "pydantic_settings", "alembic"),
+        "service",
+    ),
     "keys": Role(
         "List, create and revoke the keys of a service, on the machine of its database.",
         ("shunter_service", "keys"),
         ("sqlalchemy", "pydantic_settings"),
         "service",
+    ),
+    "activity": Role(
+        "Statements, steps, messages and exchanges per second of the service's processes on this machine.",
+        ("shunter_service", "activity"),
+        ("pydantic_settings",),
+        "service",
+    ),
+    "provider": Role(
+        "List provider plugins and instances, check one, begin a new plugin.",
+        ("shunter_workers.provider",),
+        (),
+        "workers",
     ),
 }
 
@@ -56,18 +86,6 @@ def missing(role: Role) -> list[str]:
     return [package for package in role.needs if find_spec(package) is None]
 
 
-    "activity": Role(
-        "Statements, steps, messages and exchanges per second of the service's processes on this machine.",
-        ("shunter_service", "activity"),
-        ("pydantic_settings",),
-        "service",
-    ),
-    "provider": Role(
-        "List provider plugins and instances, check one, begin a new plugin.",
-        ("shunter_workers.provider",),
-        (),
-        "workers",
-    ),
 def _starter(name: str, role: Role) -> Callable[[typer.Context], None]:
     def start(context: typer.Context) -> None:
         if lacking := missing(role):
