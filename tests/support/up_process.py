@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +50,18 @@ class Up:
 
 @contextmanager
 def running_up(
-    data_dir: Path, *arguments: str, ready: bool = True, environ: Mapping[str, str] | None = None
+    data_dir: Path,
+    *arguments: str,
+    ready: bool = True,
+    environ: Mapping[str, str] | None = None,
+    command: Sequence[str] = COMMAND,
 ) -> Iterator[Up]:
     """`shunter up` on a data directory, from ready to ended. Nothing that it started outlives the block."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
     output = data_dir.with_name(f"{data_dir.name}-{len(list(data_dir.parent.glob('*.out')))}.out")
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [*COMMAND, "--data-dir", str(data_dir), *arguments],
+            [*command, "--data-dir", str(data_dir), *arguments],
             env=kept | dict(environ or {}),
             stdout=file,
             stderr=file,

@@ -82,7 +82,9 @@ class Boots:
 
 
 def from_cloud_init(user_data: str, environment: Mapping[str, str] | None = None) -> Boot:
-    """What cloud-init makes of user data that is a cloud-config in JSON."""
+    """What cloud-init makes of user data that is a cloud-config in JSON, or nothing."""
+    if not user_data:
+        return NOTHING
     head, _, rest = user_data.partition("\n")
     assert head == "#cloud-config", f"user data begins with {head!r}"
     config = json.loads(rest)

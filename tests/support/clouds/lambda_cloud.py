@@ -105,7 +105,7 @@ class LambdaCloud(WireCloud):
 
     def boot_of(self, machine: Machine) -> Boot:
         """What cloud-init makes of the user data."""
-        return from_cloud_init(machine.order["user_data"])
+        return from_cloud_init(machine.order["user_data"] or "")
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
