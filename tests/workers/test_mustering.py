@@ -13,7 +13,7 @@ from shunter_store.ledger import NodeRow
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.mustering import Meeting, Unmet, impostor, judge, tell
-from shunter_workers.states.refusing import avoided
+from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import Memory, View, memory_of
 from support.meetings import PORT, gathered, muster
 from support.views import CLOUD_OFFER, NOW, job, on_cloud, on_cloud_node, plan_on, view

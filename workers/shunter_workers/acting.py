@@ -28,7 +28,7 @@ from shunter_workers.decisions import (
 from shunter_workers.launching import Origin as Origin
 from shunter_workers.launching import launch_file
 from shunter_workers.packing import pack_launch
-from shunter_workers.states.refusing import avoided
+from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import View
 
 if TYPE_CHECKING:

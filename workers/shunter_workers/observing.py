@@ -24,7 +24,7 @@ from shunter_workers import line
 from shunter_workers.assignments import bundles_of
 from shunter_workers.choosing import hosts_of
 from shunter_workers.offers import Offers
-from shunter_workers.states.refusing import avoided
+from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import Market, View, resource_name
 
 _PLANS: Final = frozenset({State.QUEUED, State.RECOVERING})

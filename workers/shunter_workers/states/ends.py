@@ -16,6 +16,7 @@ from shunter_store.steps import Change
 
 from shunter_workers.assignments import STOP_GRACE_S
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop
+from shunter_workers.states.avoiding import avoiding
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
@@ -96,7 +97,7 @@ def hold_to_limits(view: View, now: datetime) -> Decision | None:
     own_end = stop_by(view, now)
     limit = None if own_end is None else after(own_end, ALONE_LATER_S)
     stale = [node.id for node in view.members if node.desired_phase == Phase.RUN and _differ(node.stop_at, limit)]
-    return Settle(Change(next_in_s=0.0), [Limit(stale, limit)]) if stale else None
+    return Settle(Change(next_in_s=next_limit_s(view, now)), [Limit(stale, limit)]) if stale else None
 
 
 def next_limit_s(view: View, now: datetime) -> float | None:
@@ -145,7 +146,8 @@ def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str
     kept = [node.id for node in view.members if node.run_generation and node not in nodes and node not in view.lost]
     told = [Tell(kept, Phase.STOP, view.job.generation, "recovering")] if kept else []
     others = [write for write in decision.writes if not isinstance(write, Tell)]
-    return replace(decision, writes=[Release(gone, f"lost: {reason}"), *others, *told])
+    memory = {**(decision.memory or view.memory.as_json()), "avoid": avoiding(view, now, nodes, what)}
+    return replace(decision, writes=[Release(gone, f"lost: {reason}"), *others, *told], memory=memory)
 
 
 def surely_stopped_at(view: View, node: NodeRow) -> datetime | None:

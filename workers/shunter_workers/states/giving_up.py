@@ -14,6 +14,7 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Close, MarkUnknown, Release, Settle, Write
+from shunter_workers.states.avoiding import avoiding
 from shunter_workers.states.ends import lose
 from shunter_workers.view import View, is_down
 
@@ -47,7 +48,9 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
         late = [node.id for node in broken if not is_down(node)]  # those that are down are let go in any case
         if not late or decision.change.trigger is not Trigger.NODE_LOST:
             return decision
-        return replace(decision, writes=[Release(late, detail), *decision.writes])
+        machines = [node for node in broken if node.id in late and node.handle is not None]
+        memory = {**(decision.memory or {}), "avoid": avoiding(view, now, machines, detail)}
+        return replace(decision, writes=[Release(late, detail), *decision.writes], memory=memory)
     # One that never appeared says nothing of its offer: a step may have died before it made the call.
     for_s = _NOT_READY_BLOCK_S if any(node.handle is not None for node in broken) else 0.0
     return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
