@@ -41,10 +41,10 @@ def working_set(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working:
 
 
 def standing_buckets(shape: ModelShape, recipe: Recipe, spread: Spread) -> float:
-    """Bytes of buckets that stay between steps: those of ZeRO 3, two of 16 bits (or as wide as it computes)."""
+    """Bytes of buckets that stay between steps: that of ZeRO 3, in the type of the reduction."""
     if spread.kind != "deepspeed" or spread.zero_stage != 3:
         return 0.0
-    return 2 * bucket_elements(shape.trained_parameters) * recipe.compute_bytes
+    return bucket_elements(shape.trained_parameters) * recipe.reduce_bytes
 
 
 def _fully_sharded(shape: ModelShape, recipe: Recipe, spread: Spread) -> Working:

@@ -1,0 +1,173 @@
+"""How good the planner is: its predictions against published runs, left out one group after the other.
+
+    python benchmarks/planner/report.py [FILE.csv] [--rows] [--docs]
+
+`FILE.csv` is a table of published runs with the columns of `reference_points.csv`, the default. `--rows` shows every
+run, `--docs` writes the tables into `docs/notes/planner.md` between its marks. Runs of tensor, context and pipeline
+parallelism, which Shunter does not have, are counted and left out.
+
+The constants of the time model are few (`shunter_planner.timing.priors`) and were set once. To see whether they were
+fitted to these runs, each group of runs (a model on a kind of GPU) is left out, the four that matter most are set anew
+by a coarse search over the others, and the group is predicted by those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from published import Point, read_points
+from shunter_planner.memory.estimate import GIB
+from shunter_planner.timing import estimate
+from shunter_planner.timing.priors import family_of
+
+HERE: Final = Path(__file__).parent
+PAGE: Final = HERE.parents[1] / "docs" / "notes" / "planner.md"
+BEGIN, END = "<!-- report: begin -->", "<!-- report: end -->"
+_GRID: Final = {  # beside the values that are used, not on them
+    "GEMM_SHARE": {"hopper": (0.53, 0.59, 0.65, 0.71), "ampere": (0.71, 0.77, 0.83, 0.89)},
+    "ATTENTION_SHARE": {"hopper": (0.14, 0.17, 0.21, 0.26), "ampere": (0.24, 0.29, 0.35, 0.42)},
+}
+_PASSES: Final = (1.2, 1.6, 2.0, 2.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("file", nargs="?", type=Path, default=HERE / "reference_points.csv")
+    parser.add_argument("--rows", action="store_true", help="show every run")
+    parser.add_argument("--docs", action="store_true", help="write the tables into the notes")
+    asked = parser.parse_args()
+    points = read_points(asked.file)
+    lines = [*_overview(points), "", *_memory(points), "", *_speed(points), "", *_left_out(points)]
+    if asked.rows:
+        lines += ["", *_rows(points)]
+    print("\n".join(lines))
+    if asked.docs:
+        text = PAGE.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        after = rest.partition(END)[2]
+        PAGE.write_text(before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after, encoding="utf-8")
+
+
+def speed_error(point: Point) -> float:
+    """The share by which the prediction is too high."""
+    assert point.tokens_per_s_per_gpu is not None
+    return point.time().tokens_per_s / point.spread.world / point.tokens_per_s_per_gpu - 1
+
+
+def memory_error(point: Point) -> float:
+    """The same for what torch's allocator held at the peak."""
+    assert point.peak_gib is not None
+    return point.memory().reserved / GIB / point.peak_gib - 1
+
+
+def fits(point: Point) -> bool:
+    """Whether the planner would say that the run fits its GPUs."""
+    return point.memory().total <= point.gpu.memory_gib * GIB
+
+
+def _overview(points: Sequence[Point]) -> Iterator[str]:
+    covered = [point for point in points if point.covered]
+    ran = [point for point in covered if not point.ran_out]
+    out = [point for point in covered if point.ran_out]
+    yield f"{len(points)} published runs; {len(points) - len(covered)} with parallelism that Shunter does not have."
+    yield f"Said not to fit, but ran: {sum(not fits(point) for point in ran)} of {len(ran)}. "
+    yield f"Said to fit, but ran out of memory: {sum(fits(point) for point in out)} of {len(out)}."
+
+
+def _memory(points: Sequence[Point]) -> Iterator[str]:
+    measured = [point for point in points if point.covered and point.peak_gib]
+    yield "| peak memory a GPU | runs | median error | 90th percentile | largest |"
+    yield "|---|--:|--:|--:|--:|"
+    yield _line("all that publish it", [memory_error(point) for point in measured])
+
+
+def _speed(points: Sequence[Point]) -> Iterator[str]:
+    measured = [point for point in points if point.covered and point.tokens_per_s_per_gpu]
+    yield "| tokens/s a GPU | runs | median error | 90th percentile | largest |"
+    yield "|---|--:|--:|--:|--:|"
+    yield _line("all", [speed_error(point) for point in measured])
+    for name, group in _grouped(measured, lambda point: f"{point.gpu.name}, {point.recipe.dtype}"):
+        yield _line(name, [speed_error(point) for point in group])
+    for name, group in _grouped(measured, _scale):
+        yield _line(name, [speed_error(point) for point in group])
+
+
+def _left_out(points: Sequence[Point]) -> Iterator[str]:
+    measured = [point for point in points if point.covered and point.tokens_per_s_per_gpu]
+    errors = []
+    for _, group in _grouped(measured, lambda point: f"{point.name}, {point.gpu.name}"):
+        others = [point for point in measured if point not in group and point.recipe.dtype != "fp8"]
+        with _set_anew(others):
+            errors += [speed_error(point) for point in group]
+    yield "| constants set without the run's own group | runs | median error | 90th percentile | largest |"
+    yield "|---|--:|--:|--:|--:|"
+    yield _line("leave one group out", errors)
+
+
+@contextmanager
+def _set_anew(points: Sequence[Point]) -> Iterator[None]:
+    """Constants as a coarse search over these runs would set them."""
+    before = {name: dict(getattr(estimate, name)) for name in _GRID}
+    passes = estimate.PASSES
+    try:
+        for family in ("hopper", "ampere"):
+            _search(family, [point for point in points if family_of(point.gpu.name) == family][::3])
+        yield
+    finally:
+        for name, values in before.items():
+            getattr(estimate, name).update(values)
+        vars(estimate)["PASSES"] = passes
+
+
+def _search(family: str, points: Sequence[Point]) -> None:
+    def place(gemm: float, attention: float, passes: float) -> float:
+        estimate.GEMM_SHARE[family], estimate.ATTENTION_SHARE[family] = gemm, attention
+        vars(estimate)["PASSES"] = passes
+        return statistics.mean(min(abs(speed_error(point)), 0.3) for point in points)
+
+    grid = itertools.product(_GRID["GEMM_SHARE"][family], _GRID["ATTENTION_SHARE"][family], _PASSES)
+    place(*min(grid, key=lambda at: place(*at)))
+
+
+def _rows(points: Sequence[Point]) -> Iterator[str]:
+    yield "| model | GPUs | sequence | micro-batch | recomputed | tokens/s | predicted | GiB | predicted |"
+    yield "|---|---|--:|--:|---|--:|--:|--:|--:|"
+    for point in points:
+        if not point.covered:
+            continue
+        speed = point.time().tokens_per_s / point.spread.world
+        peak = f"{point.peak_gib:.1f}" if point.peak_gib else ""
+        yield (
+            f"| {point.name} | {point.spread.world} x {point.gpu.name} | {point.positions} | {point.cut.micro_size} "
+            f"| {point.cut.checkpointing} | {point.tokens_per_s_per_gpu or 0:.0f} | {speed:.0f} | {peak} "
+            f"| {point.memory().reserved / GIB:.1f} |"
+        )
+
+
+def _scale(point: Point) -> str:
+    return "one node" if point.spread.nodes == 1 else "up to 8 nodes" if point.spread.nodes <= 8 else "more nodes"
+
+
+def _grouped(points: Iterable[Point], key: Callable[[Point], str]) -> list[tuple[str, list[Point]]]:
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(key(point), []).append(point)
+    return sorted(groups.items())
+
+
+def _line(name: str, errors: Sequence[float]) -> str:
+    sizes: Any = sorted(abs(error) for error in errors)
+    if not sizes:
+        return f"| {name} | 0 | | | |"
+    tenth = sizes[min(len(sizes) - 1, round(0.9 * len(sizes)))]
+    return f"| {name} | {len(sizes)} | {statistics.median(sizes):.1%} | {tenth:.1%} | {sizes[-1]:.1%} |"
+
+
+if __name__ == "__main__":
+    main()
