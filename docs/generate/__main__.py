@@ -10,6 +10,7 @@ import api_page
 import commands_page
 import errors_pages
 import job_page
+import providers_page
 import python_page
 import reasons_pages
 import settings_page
@@ -27,6 +28,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "python.md": python_page.text,
     "api.md": api_page.text,
     "operating/settings.md": settings_page.text,
+    "providers/README.md": providers_page.text,
 }
 FOLDERS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "problems": errors_pages.pages,

@@ -101,7 +101,7 @@ def _rows(group: Group) -> Iterator[tuple[str, str, str, str]]:
             continue
         inner = _members(field)
         if inner is None:
-            yield _row(group, name, _default(field), says.get(name, ""))
+            yield _row(group, name, default_of(field), says.get(name, ""))
             continue
         for member, default, meaning in inner:
             yield _row(group, f"{name}.{member}", default, meaning)
@@ -116,14 +116,14 @@ def _members(field: FieldInfo) -> list[tuple[str, str, str]] | None:
     kind: Any = field.annotation
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         says = attribute_docs(kind)
-        return [(name, _default(one), says.get(name, "")) for name, one in kind.model_fields.items()]
+        return [(name, default_of(one), says.get(name, "")) for name, one in kind.model_fields.items()]
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         says = attribute_docs(kind)
         return [(one.name, f"`{one.default}`", says.get(one.name, "")) for one in dataclasses.fields(kind)]
     return None
 
 
-def _default(field: FieldInfo) -> str:
+def default_of(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
     if field.default_factory is not None:

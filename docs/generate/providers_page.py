@@ -1,0 +1,134 @@
+"""The clouds: what each plugin can do, what it was tested against, and its settings, from what the plugins declare."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attribute_docs import attribute_docs
+from pydantic import BaseModel
+from settings_page import default_of
+from shunter_providers.contract import Capabilities
+from shunter_providers.plugin_settings import Variables
+from tables import table
+
+_PYPROJECT: Final = Path(__file__).parents[2] / "pyproject.toml"
+
+TESTED_AGAINST: Final[Mapping[str, str]] = {
+    "local": "this machine",
+    "simulated": "itself, with bare nodes and with real agents",
+    "ssh": "real sshd on hosts in network namespaces",
+    "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
+    "runpod": "a stateful fake of its API v2 over HTTP, the whole kit; jobs with real agents",
+}
+"""Every plugin has a row. `whole kit`: every fault of `shunter_providers.testing`."""
+
+_IDEMPOTENCY: Final = {
+    "token": "token: a create may be sent again",
+    "unique_name": "unique name: a create may be sent again",
+    "search_only": "none: searched by name before anything else",
+}
+_HEAD: Final = """# Providers
+
+A job runs on the nodes of configured **instances** of provider plugins. Several instances of one plugin are several
+accounts, regions or pools, each with its own credentials, health, pace and pause:
+
+```toml
+[providers.runpod]                    # the plugin is the instance's own name
+
+[providers.runpod-research]
+plugin = "runpod"
+spend_frozen = true                   # makes nothing that bills until this goes; `paused` makes nothing at all
+
+[providers.runpod-research.settings]
+disk_gib = 200
+```
+
+Credentials stand in `[providers.NAME.settings]`, or in the variable `SHUNTER_<NAME>_<SETTING>`
+(`SHUNTER_RUNPOD_RESEARCH_API_KEY`); the instance that bears its plugin's name also takes the vendor's own variables. No
+log, answer or error shows them.
+
+- `shunter provider list`: plugins that are installed, instances that are configured, what is wrong with each.
+- `shunter provider check NAME`: plugin and settings; `--live` asks the provider and costs nothing; `--spend` runs one
+  small node through its life.
+- `shunter offers`, `GET /v1/offers`: what all of them offer, with the age and error of each.
+- `shunter providers`, `GET /v1/providers`: how each is, and who you are there.
+
+A plugin of your own is an afternoon: [write your own](write-your-own.md).
+
+Prices come from the provider's API where it tells them, else from a bundled catalogue; those are marked with the day
+they were read and how sure they are, and a live price always wins. A region's country is known or it is empty, and a
+job that demands a jurisdiction never runs where it is empty.
+"""
+
+
+def text() -> str:
+    """The page."""
+    plugins = dict(_plugins())
+    capable = {name: kind.capabilities for name, kind in plugins.items()}
+    headings = ("plugin", "nodes", "capacity", "create calls", "prices", "joins nodes", "pace", "tested against")
+    parts = [_HEAD, "## What each can do\n", *table(headings, (_row(name, one) for name, one in capable.items())), ""]
+    for name, kind in plugins.items():
+        model = _settings_of(kind)
+        if model is not None:
+            parts += [f"## Settings of `{name}`\n", f"In `[providers.NAME.settings]`.{_options(kind)}\n"]
+            parts += [*table(("setting", "variable", "default", "meaning"), _settings(name, model)), ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+
+
+def _plugins() -> Iterator[tuple[str, Any]]:
+    published = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]["entry-points"]["shunter.providers"]
+    for name, place in sorted(published.items()):
+        module, _, attribute = place.partition(":")
+        yield name, getattr(importlib.import_module(module), attribute)
+
+
+def _row(name: str, declared: Capabilities) -> tuple[str, ...]:
+    pace = "; ".join(
+        f"{rate.calls} in {rate.per_s:g} s{'' if rate.kind == 'any' else ' (creates)'}" for rate in declared.pacing
+    )
+    fee = "; a set-up fee each" if declared.spends_setup_fee else ""
+    return (
+        f"`{name}`",
+        ", ".join(declared.kinds),
+        ", ".join(capacity.replace("_", " ") for capacity in declared.capacities),
+        _IDEMPOTENCY[declared.idempotency],
+        ("nothing is billed" if not declared.bills else declared.price_source) + fee,
+        declared.fabric,
+        pace or "-",
+        TESTED_AGAINST[name],
+    )
+
+
+def _settings_of(plugin: Any) -> type[BaseModel] | None:
+    """The settings of a cloud's plugin: the one model of its module that is named for it."""
+    if not plugin.__module__.startswith("shunter_providers.clouds."):
+        return None
+    return _named(plugin, "Settings")
+
+
+def _options(plugin: Any) -> str:
+    model = _named(plugin, "Options")
+    if model is None:
+        return ""
+    names = ", ".join(f"`{name}`" for name in model.model_fields)
+    return f" A job may say in `placement.options.NAME`: {names}."
+
+
+def _named(plugin: Any, ending: str) -> type[BaseModel] | None:
+    module = importlib.import_module(plugin.__module__)
+    name = plugin.__name__.removesuffix("Provider") + ending
+    model: type[BaseModel] | None = getattr(module, name, None)
+    return model
+
+
+def _settings(plugin: str, model: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]:
+    says = attribute_docs(model)
+    for name, field in model.model_fields.items():
+        own = [variable for one in field.metadata if isinstance(one, Variables) for variable in one.names]
+        variables = [f"SHUNTER_{plugin.upper().replace('-', '_')}_{name.upper()}", *own]
+        yield f"`{name}`", ", ".join(f"`{one}`" for one in variables), default_of(field), says.get(name, "")
