@@ -250,7 +250,9 @@ def _cloud(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _settings(options: argparse.Namespace) -> str:
-    return "" if options.slowest_s is None else f"pace = {{slowest_s = {options.slowest_s}}}"
+    asked = {"quiet_s": options.quiet_s, "slowest_s": options.slowest_s}
+    pace = ", ".join(f"{name} = {value}" for name, value in asked.items() if value is not None)
+    return f"pace = {{{pace}}}" if pace else ""
 
 
 def _parse() -> argparse.Namespace:
@@ -263,6 +265,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--step-s", type=float, default=5.0, help="of the trainings: each step is a metric point")
     parser.add_argument("--log-every-s", type=float, default=3600.0, help="each log chunk is two requests more")
     parser.add_argument("--connections", type=int, default=128, help="that the agents share")
+    parser.add_argument("--quiet-s", type=float, help="the setting `pace.quiet_s`")
     parser.add_argument("--slowest-s", type=float, help="the setting `pace.slowest_s`")
     parser.add_argument("--keep", action="store_true", help="leave the data directory")
     return parser.parse_args()

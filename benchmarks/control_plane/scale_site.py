@@ -97,7 +97,8 @@ class Site:
         if self.database == "sqlite":
             return
         data = self.postgres_dir / "data"
-        (data / "postmaster.pid").unlink(missing_ok=True)
+        for left in (data / "postmaster.pid", self.postgres_dir / ".s.PGSQL.5432.lock"):
+            left.unlink(missing_ok=True)  # the dead one may stay as a zombie, which PostgreSQL takes for alive
         options = f"-k '{self.postgres_dir}' -c listen_addresses= {_POSTGRES_OPTIONS}"
         start = [_pg_ctl(), "--pgdata", str(data), "--log", str(data / "server.log"), "--wait", "--timeout", "120"]
         as_owner = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []

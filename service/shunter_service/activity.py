@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     """Look twice, and print what happened in between; the exit code."""
     options = _parse(arguments)
     try:
-        data = DataSettings(**({"data_dir": Path(options.data_dir)} if options.data_dir else {}))
+        data = DataSettings(data_dir=Path(options.data_dir)) if options.data_dir else DataSettings()
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
@@ -46,7 +46,7 @@ def table(before: Sequence[Activity], after: Sequence[Activity]) -> str:
     """One line a process, and their sum."""
     known = {one.pid: one for one in before}
     lines = [f"{'process':16} {'processor':>10} " + " ".join(f"{name + '/s':>14}" for name in _SHOWN)]
-    total = dict.fromkeys(("processor", *_SHOWN), 0.0)
+    total: dict[str, float] = dict.fromkeys(("processor", *_SHOWN), 0.0)
     for one in after:
         found = rates(known[one.pid], one) if one.pid in known else {}
         lines.append(_line(f"{one.role} {one.pid}", found))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby, repeat
+from itertools import groupby, pairwise, repeat
 from typing import Any, Final
 
 from shunter_schemas.node_sync import MetricPoint
@@ -194,6 +194,8 @@ class Merged:
 
 def merge_points(packed: Mapping[str, Any] | None, fresh: Sequence[MetricPoint], first_number: int) -> Merged | None:
     """Put new points, numbered from `first_number`, to those of their chunk; None: they say nothing new. Pure."""
+    if packed is not None and _continues(packed, fresh):
+        return Merged(_appended(packed, fresh, first_number), first_number, first_number + len(fresh) - 1)
     points = {} if packed is None else _unpack(packed)
     changed = [number for number, point in enumerate(fresh, first_number) if _merge(points, point, number)]
     return Merged(_pack(points), changed[0], changed[-1]) if changed else None
@@ -295,6 +297,28 @@ def _merge(kept: dict[int, Point], new: MetricPoint, number: int) -> bool:
         return False
     kept[new.step] = Point(new.at, values, number)
     return True
+
+
+def _continues(packed: Mapping[str, Any], fresh: Sequence[MetricPoint]) -> bool:
+    """Whether the points go behind those of the chunk, as they nearly always do."""
+    steps = [packed["steps"][-1], *(point.step for point in fresh)]
+    return "arrived" in packed and all(one < other for one, other in pairwise(steps))
+
+
+def _appended(packed: Mapping[str, Any], fresh: Sequence[MetricPoint], first_number: int) -> dict[str, Any]:
+    """The chunk with such points behind, without taking it apart: the same as `_merge` and `_pack` make of them."""
+    length = len(packed["steps"])
+    names = sorted({*packed["values"], *(name for point in fresh for name in point.values)})
+    values = packed["values"]
+    return {
+        "steps": [*packed["steps"], *(point.step for point in fresh)],
+        "at": [*packed["at"], *(point.at for point in fresh)],
+        "arrived": [*packed["arrived"], *range(first_number, first_number + len(fresh))],
+        "values": {
+            name: [*(values.get(name) or [None] * length), *(point.values.get(name) for point in fresh)]
+            for name in names
+        },
+    }
 
 
 def _pack(points: Mapping[int, Point]) -> dict[str, Any]:

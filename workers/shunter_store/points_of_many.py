@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from shunter_schemas.node_sync import MetricPoint
 from shunter_schemas.node_sync import Progress as ReportedProgress
@@ -30,9 +30,8 @@ class Told:
     """Generation, time, and where it is."""
 
 
-_COUNTED: Final = {"job_id": String(40), "count": BigInteger()}
 _TAKE_NUMBERS = ForRows(
-    _COUNTED,
+    {"job_id": String(40), "count": BigInteger()},
     lambda get: (
         update(jobs)
         .where(jobs.c.id == get("job_id"))

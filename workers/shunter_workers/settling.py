@@ -39,7 +39,10 @@ def settle(view: View, act: Act, result: Result, now: datetime) -> Settle:
             return create_failed(view, now, node, result)
         return _call_failed(view, act, result, now)
     if isinstance(result, Created):
-        return Settle(Change(next_in_s=0.0), [RecordHandle(node.id, result.handle)])
+        alone = len(view.members) == view.plan.num_nodes == 1
+        # There is no other call to make: its agent's first words wake the job.
+        again_in_s = view.capabilities_of(node).readiness_deadline_s if alone else 0.0
+        return Settle(Change(next_in_s=again_in_s), [RecordHandle(node.id, result.handle)])
     if isinstance(result, Found):
         return _searched(node, result, now)
     if isinstance(result, Terminated):

@@ -28,8 +28,9 @@ LIST_WITHIN_S: Final = 30.0
 AFTER_AN_ERROR_S: Final = 15.0
 QUICK_FACTOR: Final = 0.2
 """While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
-LARGEST_SHARE: Final = 0.2
-"""Of the time that a scanner may spend on scans: where there are thousands of nodes, scans take long."""
+RESTS: Final = 3.0
+"""As many times as long as a scan took the scanner rests, if it would scan at once: of thousands of nodes a scan takes
+long. Never longer than the plugin's own interval."""
 
 _NOW = select(now_as_time())
 _LEAVING = (
@@ -74,12 +75,13 @@ class Scanner:
         try:
             provider = self._registry.get(self.instance)
             began = time.monotonic()
-            quick_s = provider.capabilities.scan_interval_s * QUICK_FACTOR
+            interval_s = provider.capabilities.scan_interval_s
+            quick_s = interval_s * QUICK_FACTOR
             if began >= self._scan_at or await self._database.aread(self._somebody_waits):
                 await self._scan(provider)
-                took_s = time.monotonic() - began
-                self._scan_at = began + max(provider.capabilities.scan_interval_s, took_s / LARGEST_SHARE)
-                quick_s = max(quick_s, took_s / LARGEST_SHARE - took_s)
+                ended = time.monotonic()
+                self._scan_at = ended + interval_s
+                quick_s = max(quick_s, min(RESTS * (ended - began), interval_s))
         except ProviderError as exc:
             _log.warning("%s cannot be scanned: %s", self.instance, exc)
             await self._reaper.failed(provider, str(exc))
@@ -107,7 +109,7 @@ class Scanner:
     def _rows(self, conn: Connection) -> tuple[list[LiveRow], datetime]:
         return live_rows.of_instance(conn, self.instance), conn.execute(_NOW).scalar_one()
 
-    def _observe(  # noqa: PLR0913, PLR0917 - a listing and its circumstances
+    def _observe(
         self,
         conn: Connection,
         account: str,

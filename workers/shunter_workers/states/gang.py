@@ -30,6 +30,8 @@ from shunter_workers.states.queued import choose_slots
 from shunter_workers.states.refusing import refuse
 from shunter_workers.view import View, soonest
 
+LOOK_AFTER_S: Final = 60.0
+"""Nodes were told to run."""
 MUSTER_WITHIN_S: Final = 90.0
 """A node that has not opened its ports, or not called the others, after this is as good as lost."""
 
@@ -47,6 +49,8 @@ def start(view: View, now: datetime) -> Settle:
         return meeting
     run = order(view, view.members, now, meeting)
     change.set["generation"] = run.generation
+    # What the nodes make of their orders wakes the job: there is nothing to see at once.
+    change.next_in_s = soonest(LOOK_AFTER_S, next_limit_s(view, now))
     change.events.extend(_told(view, meeting, run.generation))
     return Settle(change, [run], view.memory.but(ordered_generation=run.generation, started=True, create_failures=0))
 
