@@ -201,8 +201,8 @@ def test_the_bundle_of_debug_holds_what_helps_and_no_secret(plane: ControlPlane,
     for secret in (*planted.values(), api_key, "sns_", "PRIVATE KEY-----\n"):
         assert secret not in everything, secret
     assert {"job.json", "ledger.json", "bootstraps.json", "events.json", "versions.json", "logs.txt"} <= set(files)
-    assert [name for name in files if name.endswith("agent.log")]
-    assert [name for name in files if name.endswith("journal-journal.jsonl")]
+    of_nodes = {name.rpartition("/")[2] for name in files if name.startswith("nodes/")}
+    assert {"agent.json", "lease.json", "journal-journal.jsonl", "processes.json"} <= of_nodes
     assert "clock_skew_s" in files["bootstraps.json"]
     plane.wait_for(job_id, "cancelled", timeout_s=60)
 

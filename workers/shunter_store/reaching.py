@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -43,13 +43,13 @@ class ReachedNode:
     """Since its last exchange; 0 before the first."""
 
 
-_SEEN: Final[Sequence[ColumnElement[Any]]] = (
+_SEEN: Final[list[ColumnElement[Any]]] = [
     nodes.c.id,
     nodes.c.job_id,
     nodes.c.instance,
     nodes.c.state,
     func.coalesce(db_now() - type_coerce(nodes.c.last_sync_at, Double), 0.0),
-)
+]
 _REACHED = (
     select(*_SEEN)
     .where(

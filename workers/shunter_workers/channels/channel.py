@@ -91,7 +91,7 @@ class NodeChannel:
                 if await self._once():
                     wait_s = FIRST_WAIT_S
             except NodeRefused as exc:
-                detail, final = str(exc), True
+                await self._refuse(str(exc))
             except NotReached as exc:
                 detail, final = str(exc), exc.kind in _FINAL
             except CallFailed as exc:
@@ -199,12 +199,17 @@ class NodeChannel:
             lost.cancel()
 
     async def _failed(self, detail: str, final: bool) -> None:
-        if final and not self._started and not self.watched.leaving:
-            await self._desk.note(self.node, "refused", detail, detail, self._facts)
+        if final and not self._started:
+            await self._refuse(detail)
         elif not self._started:
             await self._note("waiting", detail)
         else:
             _log.info("node %s: %s", self.node.token, detail)
+
+    async def _refuse(self, detail: str) -> None:
+        if not self.watched.leaving and self._told != ("refused", detail):
+            self._told = ("refused", detail)
+            await self._desk.note(self.node, "refused", detail, detail, self._facts)
 
     async def _note(self, phase: str, detail: str = "") -> None:
         if (phase, detail) != self._told:

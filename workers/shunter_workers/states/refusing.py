@@ -12,11 +12,13 @@ from typing import Any
 
 from shunter_providers.contract import Scope
 from shunter_schemas.states import Reason
+from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Release, Settle
 from shunter_workers.mustering import Unmet
 from shunter_workers.states.avoiding import avoiding, machine_of
+from shunter_workers.states.ends import lose
 from shunter_workers.states.giving_up import MOST_FAILURES, abandon
 from shunter_workers.view import View
 
@@ -27,6 +29,18 @@ def refuse_unusable(view: View, now: datetime) -> Settle | None:
         detail = view.refusals.get(node.id)
         if detail is not None:
             return refuse(view, now, Unmet(node, f"node {node.rank} is refused: {detail}"))
+    return None
+
+
+def lose_unusable(view: View, now: datetime) -> Settle | None:
+    """The same of a job that runs: the rest of the gang is kept."""
+    for node in view.members:
+        detail = view.refusals.get(node.id)
+        if detail is not None:
+            decision = lose(view, now, "node_lost", f"node {node.rank}: {detail}")
+            if decision.change.trigger is not Trigger.NODE_LOST:
+                return decision
+            return replace(decision, writes=[Release([node.id], detail), *decision.writes])
     return None
 
 

@@ -19,6 +19,7 @@ from shunter_workers.states.ends import (
 )
 from shunter_workers.states.moving import move_if_asked
 from shunter_workers.states.pausing import pause_if_asked
+from shunter_workers.states.refusing import lose_unusable
 from shunter_workers.view import View, soonest
 
 
@@ -28,6 +29,7 @@ def decide(view: View, now: datetime) -> Decision:
         stop_if_done(view)
         or stop_if_asked(view)
         or judge_gang(view, now)
+        or lose_unusable(view, now)
         or lose_useless(view, now)
         or stop_at_limit(view, now)
         or pause_if_asked(view)
