@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from shunter_schemas.ids import new_deployment_id, new_node_token
 
+from shunter_providers.advice import with_advice
 from shunter_providers.contract import (
     Availability,
     Fault,
@@ -29,15 +30,6 @@ from shunter_providers.registry import Registry
 
 _T = TypeVar("_T")
 _LOOK_EVERY_S: Final = 1.0
-
-_ADVICE: Final = {
-    Fault.AUTH: "check the credentials and the rights of the key",
-    Fault.PAYMENT: "the account needs money, or a billing address",
-    Fault.QUOTA: "ask the provider for a higher quota",
-    Fault.RATE_LIMITED: "somebody else uses up the account's rate; wait",
-    Fault.TRANSIENT: "the provider or the way to it is in trouble; try again",
-    Fault.INVALID: "a setting is wrong",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +117,7 @@ async def _asked(check: str, call: Callable[[], Awaitable[_T]], words: Callable[
     try:
         answer = await call()
     except ProviderError as exc:
-        advice = _ADVICE.get(exc.fault)
-        told = f"{exc.fault}: {exc.detail}" + (f" - {advice}" if advice else "")
-        return Finding(check, False, told, time.monotonic() - began)
+        return Finding(check, False, f"{exc.fault}: {with_advice(exc)}", time.monotonic() - began)
     return Finding(check, True, words(answer), time.monotonic() - began)
 
 

@@ -34,6 +34,7 @@ from shunter_store.jobs import URGENCIES, JobRow
 from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.providers import ProviderRow
+from shunter_store.settings import ProviderSettings
 from shunter_store.standings import Standing
 
 from shunter_service.attempts import attempts
@@ -162,16 +163,19 @@ def bundle_view(row: BundleRow) -> Bundle:
     return Bundle(id=f"bun_{row.digest}", size_bytes=row.size, files=row.entries, created_at=row.created_at)
 
 
-def provider_view(name: str, plugin: str, row: ProviderRow | None) -> ProviderInfo:
+def provider_view(name: str, configured: ProviderSettings, row: ProviderRow | None) -> ProviderInfo:
     """A configured instance, with what a worker found out about it if one has."""
+    held = None if configured.hold is None else configured.hold.words
     if row is None:
-        return ProviderInfo(name=name, plugin=plugin, status="unknown", detail="no worker has read it yet")
+        detail = "no worker has read it yet"
+        return ProviderInfo(name=name, plugin=configured.plugin, status="unknown", detail=detail, held=held)
     status: Literal["ok", "error", "not_loaded"] = "ok" if row.ok else "error" if row.capabilities else "not_loaded"
     return ProviderInfo(
         name=name,
         plugin=row.plugin,
         status=status,
         detail=row.detail,
+        held=held,
         account=row.account,
         bills=bool(row.capabilities.get("bills", False)),
         read_at=row.updated_at,

@@ -58,3 +58,10 @@ async def test_providers_show_how_a_worker_last_found_them(
     assert items["local"]["status"] == "unknown"
     assert (items["cloud"]["status"], items["cloud"]["account"]) == (status, "acme")
     assert items["cloud"]["bills"] is bool(capabilities)
+
+
+async def test_the_installed_plugins_are_shown_whether_they_are_used_or_not(app: App) -> None:
+    plugins = {one["name"]: one["instances"] for one in (await app.http.get("/v1/providers")).json()["plugins"]}
+
+    assert plugins["local"] == ["local"]
+    assert plugins["runpod"] == []

@@ -42,7 +42,7 @@ from shunter_schemas.api.plans import (
 )
 from shunter_schemas.api.reaching import DebugReport, NodeCall, NodeCalls, ShellRequest
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
-from shunter_schemas.api.service import Check, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
+from shunter_schemas.api.service import Check, PluginInfo, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
 from shunter_schemas.api.streams import (
     Event,
     EventPage,
@@ -108,6 +108,7 @@ __all__ = [
     "PlannedMemory",
     "PlannedRun",
     "PlannedTime",
+    "PluginInfo",
     "Problem",
     "ProblemError",
     "ProblemKind",

@@ -19,7 +19,14 @@ class ProviderInfo(Answer):
     status: Literal["ok", "unknown", "error", "not_loaded"] = Field(
         description="`unknown`: no worker has read it yet.", examples=["ok"]
     )
-    detail: str = Field(default="", description="Why it is not `ok`, in words.", examples=["the token was refused"])
+    detail: str = Field(
+        default="", description="Why it is not `ok`, in words, and the way out.", examples=["the token was refused"]
+    )
+    held: str | None = Field(
+        default=None,
+        description="Why it makes no nodes although it is `ok`: an operator has paused it, or frozen its spending.",
+        examples=["the operator has paused it"],
+    )
     account: str | None = Field(default=None, description="The account that its credentials name.", examples=["root"])
     bills: bool = Field(default=False, description="Whether its nodes cost money.", examples=[False])
     read_at: Timestamp | None = Field(default=None, description="When it was last read.", examples=[_AT])
@@ -28,11 +35,27 @@ class ProviderInfo(Answer):
     )
 
 
+class PluginInfo(Answer):
+    """A plugin that is installed where the API runs."""
+
+    name: str = Field(description="The plugin.", examples=["runpod"])
+    instances: tuple[str, ...] = Field(
+        default=(),
+        description="The configured instances that it serves; none: it waits to be configured.",
+        examples=[["runpod"]],
+    )
+
+
 class ProviderPage(Answer):
     """All configured provider instances."""
 
     items: tuple[ProviderInfo, ...] = Field(
         description="The instances by name.", examples=[[{"name": "local", "plugin": "local", "status": "ok"}]]
+    )
+    plugins: tuple[PluginInfo, ...] = Field(
+        default=(),
+        description="The installed plugins by name, used or not.",
+        examples=[[{"name": "local", "instances": ["local"]}, {"name": "runpod", "instances": []}]],
     )
 
 

@@ -58,7 +58,10 @@ def providers(context: Context) -> None:
         output.print_json_list(found)
         return
     headings = ["NAME", "PLUGIN", "STATUS", "BILLS", "READ", "DETAIL"]
-    rows = [[p.name, p.plugin, p.status, "yes" if p.bills else "no", output.age(p.read_at), p.detail] for p in found]
+    rows = [
+        [p.name, p.plugin, p.status, "yes" if p.bills else "no", output.age(p.read_at), p.detail or p.held or ""]
+        for p in found
+    ]
     if context.wide:
         headings += ["ACCOUNT", "CAPABILITIES"]
         for row, p in zip(rows, found, strict=True):

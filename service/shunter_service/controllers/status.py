@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import cast
 
 from litestar import Controller, Response, get
 from litestar.di import NamedDependency
-from shunter_schemas.api import Check, Me, ProviderPage, Readiness
+from shunter_providers.registry import installed_plugins
+from shunter_schemas.api import Check, Me, PluginInfo, ProviderPage, Readiness
 from shunter_store import migrate, providers
+from shunter_store.settings import ProviderSettings
 from sqlalchemy import Connection
 
 from shunter_service import queries
@@ -52,12 +55,11 @@ class StatusController(Controller):
 
     @get("/v1/providers", operation_id="ListProviders")
     async def providers(self, service: NamedDependency[Service]) -> Response[ProviderPage]:
-        """The configured provider instances, and how each was when a worker last read it."""
+        """The configured provider instances, how each was when a worker last read it, and the installed plugins."""
         rows = {row.instance: row for row in await service.db.aread(providers.list_all)}
         configured = sorted(service.data.providers.items())
-        return shaped(
-            ProviderPage(items=tuple(provider_view(name, one.plugin, rows.get(name)) for name, one in configured))
-        )
+        items = tuple(provider_view(name, one, rows.get(name)) for name, one in configured)
+        return shaped(ProviderPage(items=items, plugins=_plugins(service.data.providers)))
 
     @get("/v1/schemas/job.json", operation_id="GetJobSchema", opt={"public": True})
     async def job_schema(self) -> Response[dict[str, object]]:
@@ -68,6 +70,21 @@ class StatusController(Controller):
             headers={"Cache-Control": "public, max-age=300"},
         )
         return cast("Response[dict[str, object]]", answer)
+
+
+def _plugins(configured: Mapping[str, ProviderSettings]) -> tuple[PluginInfo, ...]:
+    return tuple(
+        PluginInfo(
+            name=plugin, instances=tuple(sorted(name for name, one in configured.items() if one.plugin == plugin))
+        )
+        for plugin in _installed()
+    )
+
+
+@cache
+def _installed() -> Sequence[str]:
+    """A plugin that is installed later is seen after a restart, as it is used after one."""
+    return installed_plugins()
 
 
 def _checks(conn: Connection) -> dict[str, Check]:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import asdict
 from typing import Any, Final
 
+from shunter_providers.advice import with_advice
 from shunter_providers.contract import Fault, OfferQuery, ProviderError
 from shunter_providers.registry import Registry
 from shunter_store import providers
@@ -35,7 +36,7 @@ class Snapshot:
             await self._ask(instance, found)
             ok, detail = True, ""
         except ProviderError as exc:
-            ok, detail = False, exc.detail
+            ok, detail = False, with_advice(exc)
 
         def write(conn: Connection) -> None:
             providers.record_health(conn, instance, plugin, ok, detail, **found)
