@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import proc
-from support.control_plane import ControlPlane
+from support.control_plane import TERMINAL, ControlPlane
 from support.hosts import Host, Pool, lockstep
 from support.hosts.gpus import set_gpus
 from support.hosts.histories import (
@@ -50,6 +50,9 @@ def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def pool(four_hosts: Pool, plane: ControlPlane) -> Pool:
     """Every host as new, and nobody's."""
     four_hosts.reset()
+    for job in plane.http("GET", "/v1/jobs", params={"limit": 50}).json()["items"]:
+        if job["state"] not in TERMINAL:
+            plane.cancel(job["id"])  # of a test that failed
     for host in four_hosts.hosts:
         (host.folder / GATE.lstrip("/")).unlink(missing_ok=True)
         set_gpus(host, 1)

@@ -160,7 +160,7 @@ class Host:
         )
         out, err = process.communicate(text.encode(), timeout=60)
         assert process.returncode == 0, f"{self.name}: {' '.join(argv)}: {err.decode(errors='replace').strip()}"
-        return out.decode(errors="replace")
+        return bytes(out).decode(errors="replace")
 
     # --- sshd --------------------------------------------------------------------------------------------------
 
