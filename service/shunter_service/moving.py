@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from shunter_planner import Candidate, Facts, History, Refusal, plan
-from shunter_planner.values import offer_from_json
 from shunter_schemas.api import MoveRequest
 from shunter_schemas.changes import MOVABLE, with_move
 from shunter_schemas.faults import DocumentError, Fault
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import Reason, State
-from shunter_store import providers, standings, wishes
+from shunter_store import standings, wishes
 from shunter_store.jobs import JobRow
+from shunter_store.lifecycle import is_terminal
 from sqlalchemy import Connection
 
+from shunter_service import planning
 from shunter_service.access import own_job
 from shunter_service.answers import encode
 from shunter_service.context import Service
 from shunter_service.job_reading import tag
 from shunter_service.problems import ProblemError
-from shunter_service.repeating import Asked, Done, once
+from shunter_service.repeating import Asked, Done, before, once
 from shunter_service.submission import deployment_faults
 from shunter_service.views import job_view
 
@@ -43,6 +43,10 @@ async def move(
     if not request.model_fields_set & set(MOVABLE):
         raise ProblemError("invalid_request", f"give what to change: {', '.join(MOVABLE)}")
 
+    if (known := await before(service, asked)) is not None:
+        return known
+    await _refuse_impossible(service, asked, job_id, request)
+
     def write(conn: Connection) -> Done:
         own_job(conn, asked.by, job_id)
 
@@ -53,7 +57,7 @@ async def move(
         standing = standings.of_row(conn, row)
         return Done(202, encode(job_view(standing)), {"ETag": tag(standing)})
 
-    return await once(service, asked, write)
+    return await once(service, asked, write, known_new=True)
 
 
 def runs(job: JobRow) -> bool:
@@ -67,6 +71,26 @@ def can_resume(job: JobRow) -> bool:
     return workload["kind"] == "training" or workload.get("checkpoint") is not None
 
 
+async def _refuse_impossible(service: Service, asked: Asked, job_id: str, request: MoveRequest) -> None:
+    """A job that trains must not be stopped for a plan that can never be made."""
+
+    def read(conn: Connection) -> JobSpec | None:
+        job = own_job(conn, asked.by, job_id)
+        return None if is_terminal(job.state) else _changed(conn, service, job, request)
+
+    document = await service.db.aread(read)
+    refusal = None if document is None else await planning.never(service, document)
+    if refusal is not None:
+        raise DocumentError([Fault(_WHERE.get(refusal.reason, "/placement"), refusal.detail)])
+
+
+def _changed(conn: Connection, service: Service, job: JobRow, request: MoveRequest) -> JobSpec:
+    document = with_move({**job.spec, **(job.move_wish or {})}, request)
+    if faults := list(deployment_faults(conn, service, document)):
+        raise DocumentError(faults)
+    return document
+
+
 def _parts(conn: Connection, service: Service, job: JobRow, request: MoveRequest) -> dict[str, Any]:
     """The parts of the document that change, whole; a wish that waits is taken as done."""
     if runs(job) and not can_resume(job):
@@ -75,35 +99,9 @@ def _parts(conn: Connection, service: Service, job: JobRow, request: MoveRequest
             "the document does not say how the program's checkpoints are recognised (`workload.checkpoint`): a move "
             "would lose what it did; cancel it, and retry it from the start",
         )
-    document = with_move({**job.spec, **(job.move_wish or {})}, request)
+    document = _changed(conn, service, job, request)
     written = document.model_dump(mode="json")
     parts = {name: written[name] for name in MOVABLE if written[name] != job.spec.get(name)}
     if not parts and job.move_wish is None:
         raise ProblemError("invalid_request", "the job's document says all of this already: nothing would change")
-    faults = list(deployment_faults(conn, service, document)) or _never(conn, document)
-    if faults:
-        raise DocumentError(faults)
     return parts
-
-
-def _never(conn: Connection, document: JobSpec) -> list[Fault]:
-    """What no offer that is known would ever take; a job that trains must not be stopped for it.
-
-    Nothing is said where some provider could not be read: what it offers is not known.
-    """
-    rows = [row for row in providers.list_all(conn) if not _excluded(document, row.instance)]
-    if not rows or not all(row.ok for row in rows):
-        return []
-    offers = [
-        Candidate(row.instance, offer_from_json(offer), bool(row.capabilities.get("shared_hosts")))
-        for row in rows
-        for offer in row.offers
-    ]
-    answer = plan(document, offers, Facts(instances=[row.instance for row in rows]), History())
-    if not isinstance(answer, Refusal) or not answer.final:
-        return []
-    return [Fault(_WHERE.get(answer.reason, "/placement"), answer.detail)]
-
-
-def _excluded(document: JobSpec, instance: str) -> bool:
-    return bool(document.placement.providers) and instance not in document.placement.providers

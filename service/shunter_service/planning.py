@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from shunter_planner import Candidate, Facts, History, Plan, Unavailable, plan
+from shunter_planner import Candidate, Facts, History, Plan, Refusal, Unavailable, plan
 from shunter_planner.answers import answer_of
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import model_of
@@ -49,9 +49,8 @@ async def plan_document(service: Service, body: bytes) -> PlanAnswer:
             raise DocumentError(faults)
         return _market(conn, service, job)
 
-    config, market = await asyncio.gather(_config(service, job), service.db.aread(read))
-    facts = replace(market.facts, model=model_of(job.workload, config))
-    answer = await asyncio.to_thread(plan, job, market.candidates, facts, History())
+    market = await service.db.aread(read)
+    answer = await _planned(service, job, market)
     now = datetime.now(UTC)
     return answer_of(
         answer,
@@ -59,6 +58,17 @@ async def plan_document(service: Service, body: bytes) -> PlanAnswer:
         as_of=market.as_of,
         expires_at=_expiry(answer, now) if isinstance(answer, Plan) else None,
     )
+
+
+async def never(service: Service, job: JobSpec) -> Refusal | None:
+    """Why nothing that is offered could ever take a job; None: something could, or some provider could not be read."""
+    answer = await _planned(service, job, await service.db.aread(lambda conn: _market(conn, service, job)))
+    return answer if isinstance(answer, Refusal) and answer.final else None
+
+
+async def _planned(service: Service, job: JobSpec, market: _Market) -> Plan | Refusal:
+    facts = replace(market.facts, model=model_of(job.workload, await _config(service, job)))
+    return await asyncio.to_thread(plan, job, market.candidates, facts, History())
 
 
 async def _config(service: Service, job: JobSpec) -> Mapping[str, Any] | None:

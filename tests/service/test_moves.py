@@ -199,6 +199,7 @@ async def test_a_job_that_trains_is_not_stopped_for_a_plan_that_can_never_be_mad
     job = await lite.submit()
     lite.worker_part(job["id"]).run()
     offer(lite.database, "local", cpu_slots=4)
+    offer(lite.database, "cloud", cpu_slots=0)
 
     too_many = await move(lite, job["id"], {"resources": {"cpu_processes": 8}})
     fine = await move(lite, job["id"], {"resources": {"cpu_processes": 4}})

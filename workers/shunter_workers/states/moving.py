@@ -65,7 +65,8 @@ def kept_plan(view: View) -> Plan | None:
         return None
     before = view.plan
     offer = Candidate(before.instance, before.offer, before.shared_host)
-    answer = plan(load_job({**view.job.spec, **wish}), [offer], Facts(instances=[before.instance]), History())
+    facts = Facts(instances=[before.instance], model=view.model)
+    answer = plan(load_job({**view.job.spec, **wish}), [offer], facts, History())
     return answer if isinstance(answer, Plan) and answer.num_nodes == before.num_nodes else None
 
 
