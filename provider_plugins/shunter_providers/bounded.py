@@ -71,6 +71,9 @@ class _Bounded:
 
     async def create(self, intent: Intent) -> str:
         """See the contract; whatever goes wrong without a word from the plugin may have made a node."""
+        if unknown := sorted(set(intent.options) - set(self.capabilities.options)):
+            places = ", ".join(f"placement.options.{self._name}.{option}" for option in unknown)
+            raise ProviderError(Fault.INVALID, f"{places}: {self._takes()}")
         within_s = max(self._within_s, self.capabilities.create_timeout_s)
         return await self._held("create", lambda: self._provider.create(intent), check_handle, within_s)
 
@@ -89,6 +92,10 @@ class _Bounded:
     async def close(self) -> None:
         """See the contract."""
         await self._held("close", self._provider.close, lambda got: None)
+
+    def _takes(self) -> str:
+        options = self.capabilities.options
+        return f"the plugin takes only {', '.join(options)}" if options else "the plugin takes no options"
 
     async def _held(
         self,

@@ -309,6 +309,8 @@ class Capabilities:
     """What joins nodes: `none`, `ethernet`, `rdma`."""
     pacing: Sequence[Rate] = ()
     """What the provider allows an account."""
+    options: Sequence[str] = ()
+    """Names that a job may use in `placement.options.NAME`; the plugin checks their values."""
     spends_setup_fee: bool = False
     """A node costs money once before it does anything: only where a job names the instance."""
     self_stop: SelfStop = SelfStop.NONE

@@ -45,7 +45,6 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
     Row("limits.max_gpu_idle_s", _given, "watching for idle GPUs; leave it out"),
     Row("keep_alive_s", _given, "keeping nodes for a next job; leave it out"),
-    Row("placement.options", _given, "options for provider instances; leave them out"),
     Row("source.secret", _given, _SECRETS),
     Row("inputs.*.from", _begins_with("s3://", "gs://", "az://", "https://", "hf://"),
         "inputs from this place; give a folder and submit with the CLI, or upload a bundle"),

@@ -112,6 +112,7 @@ def deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Itera
         if name not in configured:
             names = ", ".join(sorted(configured)) or "none"
             yield Fault(f"/placement/providers/{index}", f"no provider `{name}` is configured; there are: {names}")
+    yield from _option_faults(conn, service, job)
     wanted = job.placement.jurisdictions
     found = _jurisdictions(conn, job.placement.providers or tuple(configured)) if wanted else None
     if found is not None and not any(in_jurisdiction(wanted, place) for place in found):
@@ -120,6 +121,26 @@ def deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Itera
     for place, bundle_id in _bundle_ids(job):
         if bundles.get(conn, bundle_id.removeprefix("bun_")) is None:
             yield Fault(place, f"there is no bundle {bundle_id}; upload it with POST /v1/bundles first")
+
+
+def _option_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator[Fault]:
+    """Names of options that the plugin does not know; their values are the plugin's to check when it makes a node."""
+    if not job.placement.options:
+        return
+    rows = {row.instance: row for row in providers.list_all(conn)}
+    for name, given in job.placement.options.items():
+        if name not in service.data.providers:
+            names = ", ".join(sorted(service.data.providers))
+            yield Fault(
+                pointer(("placement", "options", name)), f"no provider `{name}` is configured; there are: {names}"
+            )
+        elif name in rows and rows[name].capabilities:
+            known = [str(option) for option in rows[name].capabilities.get("options", ())]
+            for option in given:
+                if option not in known:
+                    takes = f"it takes: {', '.join(known)}" if known else "it takes none"
+                    detail = f"the plugin `{rows[name].plugin}` has no such option; {takes}"
+                    yield Fault(pointer(("placement", "options", name, option)), detail)
 
 
 def _jurisdictions(conn: Connection, names: tuple[str, ...]) -> set[str] | None:

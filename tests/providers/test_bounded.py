@@ -8,12 +8,23 @@ from typing import Any, ClassVar
 
 import pytest
 from shunter_providers.bounded import bounded
-from shunter_providers.contract import Capabilities, Fault, OfferQuery, Provider, ProviderError
+from shunter_providers.contract import (
+    Capabilities,
+    Fault,
+    Intent,
+    Launch,
+    Offer,
+    OfferQuery,
+    Price,
+    Provider,
+    ProviderError,
+)
 
+INTENT = Intent("shn-a-b", {}, Offer("a", "here", "DE", Price()), Launch((), {}), rank=0, gang_size=1)
 CALLS: dict[str, Callable[[Provider], Awaitable[object]]] = {
     "whoami": lambda provider: provider.whoami(),
     "offers": lambda provider: provider.offers(OfferQuery()),
-    "create": lambda provider: provider.create(None),  # type: ignore[arg-type]  # it never gets that far
+    "create": lambda provider: provider.create(INTENT),
     "get": lambda provider: provider.get("handle"),
     "list_owned": lambda provider: provider.list_owned("abcdef"),
     "terminate": lambda provider: provider.terminate("handle"),
@@ -68,6 +79,6 @@ async def test_the_contracts_own_error_passes_as_it_is() -> None:
     provider: Any = bounded("odd", odd(lambda: _raise(refused)))
 
     with pytest.raises(ProviderError) as caught:
-        await provider.create(None)
+        await provider.create(INTENT)
 
     assert caught.value is refused

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 from shunter_providers.bounded import bounded
-from shunter_providers.contract import Capabilities, Fault, Offer, OfferQuery, Price, Provider, ProviderError
+from shunter_providers.contract import (
+    Capabilities,
+    Fault,
+    Intent,
+    Launch,
+    Offer,
+    OfferQuery,
+    Price,
+    Provider,
+    ProviderError,
+)
 
 
 class Junk:
@@ -27,6 +37,11 @@ class Junk:
 def held(answer: Any) -> Provider:
     junk: Any = Junk(answer)
     return bounded("acme", junk)
+
+
+def an_intent(**options: Any) -> Intent:
+    offer = Offer("a", "here", "DE", Price(gpu_usd_per_hour=1.0))
+    return Intent("shn-a-b", {}, offer, Launch((), {}), rank=0, gang_size=1, options=options)
 
 
 CALLS: list[Callable[[Provider], Awaitable[Any]]] = [
@@ -53,7 +68,7 @@ async def test_an_answer_of_another_kind_is_an_error_and_never_an_empty_listing(
 @pytest.mark.parametrize("answer", [None, "", 7, "x" * 1001])
 async def test_a_create_that_answers_no_handle_may_have_made_a_node(answer: Any) -> None:
     with pytest.raises(ProviderError, match="not a handle") as refused:
-        await held(answer).create(None)  # type: ignore[arg-type]  # it is not read
+        await held(answer).create(an_intent())
 
     assert refused.value.may_have_created
 
@@ -67,3 +82,11 @@ async def test_an_offer_without_a_sane_price_is_left_out_and_told(usd: float, ca
 
     assert [offer.instance_type for offer in offers] == ["good"]
     assert "bad in here is left out" in caplog.text
+
+
+async def test_an_option_that_the_plugin_does_not_declare_is_refused_before_it_is_asked() -> None:
+    with pytest.raises(ProviderError, match=r"placement\.options\.acme\.qos: the plugin takes no options") as refused:
+        await held("a-handle").create(an_intent(qos="long"))
+
+    assert refused.value.fault is Fault.INVALID
+    assert not refused.value.may_have_created

@@ -18,7 +18,6 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
     ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),
     ({"keep_alive_s": 60}, "/keep_alive_s"),
-    ({"placement.options": {"slurm-a": {"qos": "long"}}}, "/placement/options"),
     ({"source": {"kind": "git", "url": "https://a/b", "secret": "TOKEN"}}, "/source/secret"),
     ({"inputs": {"a": {"from": "s3://acme/x"}}}, "/inputs/a/from"),
     ({"inputs": {"a": {"from": "hf://org/name@main"}}}, "/inputs/a/from"),

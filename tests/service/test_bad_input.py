@@ -287,3 +287,40 @@ async def test_another_method_is_a_405_that_says_which_are_allowed(
     assert problem(answer).type == "/v1/problems/method_not_allowed"
     assert set(answer.headers["Allow"].split(", ")) == allowed
     assert set(options.headers["Allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer", "words"),
+    [
+        ({"mars": {"a": 1}}, "/placement/options/mars", "no provider `mars` is configured"),
+        ({"cloud": {"dsk_gib": 1}}, "/placement/options/cloud/dsk_gib", "it takes: disk_gib"),
+        ({"local": {"a": 1}}, "/placement/options/local/a", "it takes none"),
+    ],
+)
+async def test_an_option_that_no_plugin_knows_is_refused_by_its_place(
+    lite: App, options: dict[str, Any], pointer: str, words: str
+) -> None:
+    for name, known in (("cloud", ["disk_gib"]), ("local", [])):
+        capabilities = {"bills": True, "options": known}
+        lite.database.write(
+            lambda conn, name=name, capabilities=capabilities: providers.record_health(  # type: ignore[misc]
+                conn, name, name, True, capabilities=capabilities
+            )
+        )
+    document = changed(tiny_lm(), {"placement": {"options": options}})
+
+    answer = await post(lite, json.dumps(document).encode())
+
+    (fault,) = problem(answer).errors
+    assert (answer.status_code, fault.pointer) == (422, pointer)
+    assert words in fault.detail
+
+
+async def test_an_option_that_the_plugin_knows_is_taken(lite: App) -> None:
+    capabilities = {"bills": True, "options": ["disk_gib"]}
+    lite.database.write(lambda conn: providers.record_health(conn, "cloud", "cloud", True, capabilities=capabilities))
+    document = changed(tiny_lm(), {"placement": {"options": {"cloud": {"disk_gib": 7}}}})
+
+    answer = await post(lite, json.dumps(document).encode())
+
+    assert answer.status_code == 201, answer.text

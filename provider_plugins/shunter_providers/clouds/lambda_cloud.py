@@ -78,6 +78,7 @@ class LambdaProvider(RestCloud):
         price_source="live",
         fabric="none",
         pacing=_PACING,
+        options=tuple(LambdaOptions.model_fields),
         self_stop=SelfStop.NONE,
         visibility_delay_s=60.0,
         readiness_deadline_s=1200.0,

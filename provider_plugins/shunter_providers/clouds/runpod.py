@@ -82,6 +82,7 @@ class RunpodProvider(RestCloud):
         price_source="live",
         fabric="none",
         pacing=_PACING,
+        options=tuple(RunpodOptions.model_fields),
         self_stop=SelfStop.STOPS_COMPUTE,
         visibility_delay_s=30.0,
         readiness_deadline_s=1200.0,  # large images are pulled for that long, and then never
