@@ -99,7 +99,7 @@ class Agent:
         return {
             "clock": time.time(),
             "muster": meeting.status() if meeting else None,
-            "stuck": self._shared.recorder.stuck(self._shared.tuning.stuck_s),
+            "stuck": self._shared.recorder.stuck(self._shared.tuning.stuck_s if self._alive else 0.0),
             "phase": current.phase if current else self._resting,
             "generation": self._newest,
             "ranks_running": current.ranks_running if current else 0,

@@ -36,7 +36,7 @@ class Tuning(NamedTuple):
     muster_s: float = 10.0
     """For how long a node that does not answer is called again and again."""
     stuck_s: float = 5.0
-    """A node that cannot write down what happens says so after this: a full disk may be a matter of moments."""
+    """A node that cannot write down what happens says so after this, while ranks run: it may be a matter of moments."""
     farewell_s: float = 60.0
     """How long last uploads may take before the machine is powered off."""
 
