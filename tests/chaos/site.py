@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
+from shunter_providers.machine import folders, processes
 from shunter_service.up import broker
 from shunter_store.database import Database
 from shunter_store.settings import DataSettings
@@ -38,9 +39,8 @@ _QUICK = {
     "SHUNTER_TIMING__STEP_LEASE_S": str(STEP_LEASE_S),
     "SHUNTER_TIMING__SINGLETON_LEASE_S": "4",
     "SHUNTER_PACE__QUIET_S": "1",
-    "SHUNTER_WORKER_CHILDREN": "2",
 }
-_ANSWERS_WITHIN_S = 60.0
+_ANSWERS_WITHIN_S = 150.0
 
 
 @dataclass
@@ -65,6 +65,11 @@ class Site(ControlPlane):
     @property
     def apis(self) -> list[str]:
         return ["api", "api-2"] if self.postgres else ["api"]
+
+    @property
+    def group_size(self) -> int:
+        """Processes of a worker group that step jobs; there are two in all."""
+        return 2 // len(self.workers)
 
     @property
     def workers(self) -> list[str]:
@@ -188,6 +193,10 @@ class Site(ControlPlane):
                 with suppress(FileNotFoundError):
                     set_clock(folder.path, ahead_s)
 
+    def agent_of(self, folder: Path) -> processes.ProcessIdentity | None:
+        """The agent of the node in this folder, dead or alive."""
+        return folders.NodeFolder(folder).agent()
+
     # --- plumbing ----------------------------------------------------------------------------------------------
 
     def end(self) -> None:
@@ -198,7 +207,7 @@ class Site(ControlPlane):
     def _works(self) -> bool:
         self.revive()
         apis = all(_is_ready(self.host, self.ports[name]) for name in self.apis)
-        return apis and all(len(self.children_of(name)) == 2 for name in self.workers)
+        return apis and all(len(self.children_of(name)) == self.group_size for name in self.workers)
 
     def _clock_folder(self, role: str) -> Path:
         return self.postgres.folder if role == "postgres" and self.postgres else self.data_dir / "clocks" / role
@@ -238,7 +247,12 @@ def site(
             _deploy(made, stack, network)
         made.broker_program = broker_program or made.broker_program
         made.ports |= {} if redis_port is None else {"redis": redis_port}
-        made.environ |= {**_QUICK, "SHUNTER_PROVIDERS": json.dumps(clouds), **settings}
+        made.environ |= {
+            **_QUICK,
+            "SHUNTER_WORKER_CHILDREN": str(made.group_size),
+            "SHUNTER_PROVIDERS": json.dumps(clouds),
+            **settings,
+        }
         stack.callback(made.end)
         prepare = subprocess.Popen([sys.executable, "-m", "shunter_service", "prepare"], env=made.environ)
         made.start_redis()

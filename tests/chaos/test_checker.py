@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from shunter_providers.machine.folders import MARK, NodeFolder
 from shunter_providers.simulated.books import Books
 from shunter_store.database import Database
 
@@ -182,7 +183,7 @@ def test_a_twin_that_nobody_ended_is_found(scene: Scene) -> None:
 
 def test_a_process_of_a_node_that_lives_on_is_found(scene: Scene) -> None:
     node = min((scene.folder / "data" / "simulated" / "sim.nodes").glob("sim-*"))
-    left = subprocess.Popen(["sleep", "60"], env={"LOCAL_SHUNTER_NODE": node.name, "PATH": "/usr/bin:/bin"})
+    left = subprocess.Popen(["sleep", "60"], env={MARK: NodeFolder(node).mark, "PATH": "/usr/bin:/bin"})
     try:
         found = names(scene.broken())
     finally:

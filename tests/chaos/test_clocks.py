@@ -54,7 +54,7 @@ def test_a_clock_of_the_service_that_is_set_stops_no_training(
         plane.set_clock(role, ahead_s)
 
     job = plane.wait_for(job_id, "succeeded", timeout_s=60)
-    assert job["generation"] == 1
+    assert job["generation"] == 1, [(event["type"], event["data"]) for event in plane.events(job_id)]
     assert plane.lines_of(job_id) == [f"line 1 {number}" for number in range(LINES)]
     later = plane.submit(counting(tmp_path, f"after-{'-'.join(roles)}-{ahead_s:.0f}", 3))
     plane.wait_for(later, "succeeded", timeout_s=60)

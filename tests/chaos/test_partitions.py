@@ -116,7 +116,7 @@ def test_a_pulled_cable_stops_no_training_and_the_workers_on_this_side_take_over
 ) -> None:
     plane, network = apart
     (tmp_path / "marks").mkdir()
-    far = plane.submit(counting(tmp_path / "marks", "far", 250))
+    far = plane.submit(counting(tmp_path / "marks", "far", 400))
     plane.wait_for(far, "running")
     (agent,) = plane.agents().values()
     assert network.holds(agent.pid)
@@ -132,6 +132,6 @@ def test_a_pulled_cable_stops_no_training_and_the_workers_on_this_side_take_over
     assert plane.ranks() == [rank], "the same process, untouched"
     network.plug_in()
     job = plane.wait_for(far, "succeeded", timeout_s=90)
-    assert job["generation"] == 1
-    assert plane.lines_of(far) == [f"line 1 {number}" for number in range(250)]
+    assert job["generation"] == 1, [(event["type"], event["data"]) for event in plane.events(far)]
+    assert plane.lines_of(far) == [f"line 1 {number}" for number in range(400)]
     assert judged(plane, tmp_path / "marks") == []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 from support.own_namespaces import SmallDisk, own_mounts, small_disk
 from support.waiting import wait_until
@@ -23,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 CLOUDS = {"sim": {"plugin": "simulated", "settings": {"boot_s": 0.2, "types": [SOLO, DUO]}}}
 FULL_FOR_S = 4.0
 LINES = 60
+JOURNALS = "simulated/sim.nodes/*/journal/journal.jsonl"
 
 
 @dataclass
@@ -93,25 +93,41 @@ def test_an_object_store_that_is_full_loses_no_log_line(cramped: Cramped) -> Non
     assert judged(plane, cramped.marks) == []
 
 
-def test_a_node_whose_disk_is_full_ends_no_training_and_tells_its_end_later(cramped: Cramped) -> None:
-    """The program writes elsewhere here: what it prints would be lost to it, as on any full disk."""
+def test_a_node_that_can_write_no_record_ends_no_training_and_tells_its_end_later(cramped: Cramped) -> None:
+    """A limit on its files stands for the disk: a full disk still has room in the journal's last block."""
     plane = cramped.plane
     quiet = counting(cramped.marks, "journal", 1)
-    command = ["/bin/sh", "-c", "sleep 3; echo done >>" + str(cramped.marks / "journal.done")]
+    command = ["/bin/sh", "-c", f"sleep 3; echo done >>{cramped.marks}/journal.done"]
     job_id = plane.submit({**quiet, "workload": {**quiet["workload"], "command": command}})
     plane.wait_for(job_id, "running")
-    cramped.nodes.fill()
+    ((_, agent),) = plane.agents().items()
+    (journal,) = [path for path in plane.data_dir.glob(JOURNALS) if plane.agent_of(path.parents[1]) == agent]
+    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size, resource.RLIM_INFINITY))
 
     wait_until(lambda: (cramped.marks / "journal.done").exists(), timeout_s=30, description="the program is done")
     time.sleep(FULL_FOR_S)
-    with suppress(httpx.TransportError):
-        assert plane.job(job_id)["state"] == "running", "nobody could be told yet"
-    cramped.nodes.free()
+    untold = plane.job(job_id)["state"]
+    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
+    assert untold == "running", "nobody could be told yet"
     job = plane.wait_for(job_id, "succeeded", timeout_s=90)
     assert job["generation"] == 1
     assert (cramped.marks / "journal.done").read_text() == "done\n"
     assert judged(plane, cramped.marks) == []
+
+
+def test_nodes_whose_disk_is_full_are_replaced_or_wait_and_the_jobs_succeed(cramped: Cramped) -> None:
+    plane = cramped.plane
+    running = plane.submit(counting(cramped.marks, "on-a-full-disk", 20))
+    plane.wait_for(running, "running")
+    cramped.nodes.fill()
+    later = plane.submit(counting(cramped.marks, "begun-on-a-full-disk", 3))
+
+    time.sleep(FULL_FOR_S)
+    cramped.nodes.free()
+
+    for job_id in (running, later):
+        plane.wait_for(job_id, "succeeded", timeout_s=120)
 
 
 def count(cramped: Cramped, name: str) -> int:

@@ -19,6 +19,7 @@ from shunter_providers.machine import processes
 from shunter_providers.machine.folders import NodeFolder
 from shunter_providers.registry import load_plugin
 from shunter_providers.simulated import SimulatedProvider
+from shunter_providers.simulated.clock import CloudClock
 from shunter_providers.simulated.entries import Entry
 from shunter_providers.simulated.faults import Kind
 from shunter_providers.testing import ProviderConformance, make_intent
@@ -283,7 +284,7 @@ async def test_prices_and_capacity_move_with_time_but_not_with_the_asker(
     seen = []
 
     for at in (1000.0, 1001.0, 2000.0):
-        monkeypatch.setattr("time.time", lambda at=at: at)
+        monkeypatch.setattr(CloudClock, "now", lambda _, at=at: at)
         seen.append([(offer.price, offer.count) for offer in await provider.offers(OfferQuery())])
         assert seen[-1] == [(offer.price, offer.count) for offer in await again.offers(OfferQuery())]
 
@@ -405,3 +406,21 @@ async def test_setting_the_clock_of_this_machine_does_not_move_the_clouds(
 
     first, second = entries(provider)
     assert 0 <= second.created_at - first.created_at < 60
+
+
+async def test_two_clouds_on_one_machine_leave_each_others_nodes_alone(tmp_path: Path, deployment: str) -> None:
+    """Both count their handles from 1."""
+    clouds = [cloud(tmp_path / name, nodes="agents") for name in ("one", "other")]
+    handles = [await each.create(await an_intent(each, deployment, AGENT)) for each in clouds]
+    for each in clouds:
+        await each.list_owned(deployment)
+    folders = [NodeFolder(tmp_path / name / "simulated" / "sim.nodes" / handles[0]) for name in ("one", "other")]
+    before = [len(folder.remains()) for folder in folders]
+
+    await clouds[0].terminate(handles[0])
+
+    after = [len(folder.remains()) for folder in folders]
+    await clouds[1].terminate(handles[1])
+    assert handles[0] == handles[1]
+    assert before == [1, 1]
+    assert after == [0, 1]

@@ -158,6 +158,17 @@ def test_a_connection_that_breaks_in_a_write_is_replaced_and_the_write_done_once
     assert [event.type for event in told] == ["job.created", "once"]
 
 
+@pytest.mark.postgres
+def test_who_vanishes_within_a_transaction_holds_nobody_up_for_long(postgres_database: str) -> None:
+    with closing(Database.connect(postgres_database)) as database:
+        limits = [
+            run(lambda conn: conn.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
+            for run in (database.read, database.write)
+        ]
+
+    assert limits == ["20s", "20s"]
+
+
 def test_a_write_within_a_write_is_an_error_and_no_deadlock(database: Database) -> None:
     with pytest.raises(RuntimeError, match="a write within a write"):
         database.write(lambda conn: database.write(outbox.put))

@@ -27,6 +27,8 @@ _PRAGMAS: Final = (
     "journal_size_limit=67108864",
 )
 
+_IDLE_IN_TRANSACTION_MS: Final = 20_000
+
 _CONNECTION: Final[dict[str, Any]] = {
     # Prepared statements break behind a transaction pooler.
     "prepare_threshold": None,
@@ -139,8 +141,16 @@ def _postgresql(url: URL, threads: int) -> tuple[Engine, Engine]:
     url = url.set(drivername="postgresql+psycopg")
     writer = create_engine(url, **common)
     reader = create_engine(url, isolation_level="REPEATABLE READ", **common)
+    event.listen(writer, "connect", _prepare_postgresql)
+    event.listen(reader, "connect", _prepare_postgresql)
     event.listen(reader, "connect", _prepare_postgresql_reader)
     return writer, reader
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    """Whoever vanishes or stands still within a transaction lets go of its locks: others would wait for ever."""
+    connection.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_IN_TRANSACTION_MS}")
+    connection.commit()
 
 
 def _prepare_postgresql_reader(connection: Any, _record: object) -> None:

@@ -29,7 +29,7 @@ from shunter_providers.machine import processes
 from shunter_providers.machine.processes import ProcessIdentity
 
 MARK = "LOCAL_SHUNTER_NODE"
-"""The variable that every process of a node inherits; its value is the node's token. (The agent hands on no variable
+"""The variable that every process of a node inherits; its value is `NodeFolder.mark`. (The agent hands on no variable
 that begins with `SHUNTER_`.)"""
 
 _TOKEN = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -49,9 +49,17 @@ class NodeFolder:
         return self.path.name
 
     @property
-    def mark(self) -> bytes:
+    def mark(self) -> str:
+        """What tells the processes of this node from all others of the machine.
+
+        Its token, which is unique in the world; for a simulated node, since each such cloud counts from 1, its folder.
+        """
+        return self.token if self.token.startswith("shn-") else str(self.path.absolute())
+
+    @property
+    def environment_mark(self) -> bytes:
         """What the environment of each of its processes holds."""
-        return f"{MARK}={self.token}".encode()
+        return f"{MARK}={self.mark}".encode()
 
     def is_released(self) -> bool:
         """Whether somebody asked for its end."""
@@ -80,7 +88,7 @@ class NodeFolder:
     def remains(self) -> list[ProcessIdentity]:
         """Every living process of the node: the agent, and whatever carries the node's mark."""
         agent = self.agent()
-        left = processes.marked(self.mark)
+        left = processes.marked(self.environment_mark)
         return left if agent is None or agent in left or not processes.is_alive(agent) else [agent, *left]
 
     def view(self) -> NodeView:
@@ -91,7 +99,7 @@ class NodeFolder:
         if agent is not None:
             alive = processes.is_alive(agent)
             return self._seen(*((NodeCondition.RUNNING, "") if alive else (NodeCondition.GONE, "its agent has ended")))
-        if not self.is_released() and (self._age_s() < _START_GRACE_S or processes.marked(self.mark)):
+        if not self.is_released() and (self._age_s() < _START_GRACE_S or processes.marked(self.environment_mark)):
             return self._seen(NodeCondition.PENDING, "its agent is being started")
         return self._seen(NodeCondition.GONE, "its agent never came up")
 

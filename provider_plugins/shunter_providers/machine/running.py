@@ -30,7 +30,7 @@ async def start(folder: NodeFolder, launch: Launch) -> None:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=folder.path,
-            env=_node_environment(os.environ, launch.environment, folder.token),
+            env=_node_environment(os.environ, launch.environment, folder),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -69,10 +69,10 @@ def end(folder: NodeFolder) -> bool:
     return True
 
 
-def _node_environment(ours: Mapping[str, str], launch: Mapping[str, str], token: str) -> dict[str, str]:
+def _node_environment(ours: Mapping[str, str], launch: Mapping[str, str], folder: NodeFolder) -> dict[str, str]:
     """The worker's environment without what belongs to the service itself."""
     kept = {name: value for name, value in ours.items() if not name.startswith(_NOT_FOR_NODES)}
-    return {**kept, **launch, MARK: token, HANDLE_VARIABLE: token}
+    return {**kept, **launch, MARK: folder.mark, HANDLE_VARIABLE: folder.token}
 
 
 def _wait_until(done: Callable[[], bool], timeout_s: float) -> None:
