@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from shunter_providers.contract import NodeCondition, NodeView, Provider, ProviderError
@@ -31,6 +31,8 @@ SCANS_TO_BE_SURE: Final = 2
 STALE_AFTER_SCANS: Final = 4
 """So many scans may be missed until nothing is claimed by the last one any more."""
 LEAST_STALE_AFTER_S: Final = 120.0
+
+RECORD_EVERY: Final = timedelta(seconds=5)
 
 Reaping = Literal["end", "report"]
 OpenRow = NodeRow | LiveRow
@@ -52,6 +54,7 @@ class Reaper:
         self._witness = witness
         self._reaping = reaping
         self._strangers: dict[str, int] = {}
+        self._recorded_at: datetime | None = None
         self._told: dict[str, bool] = {}
         """What was told of which of them: once that it is reported, and once that it is ended."""
 
@@ -73,6 +76,22 @@ class Reaper:
             ProviderError: the provider refused; the next scan tries again.
         """
         sure = await self._sure_strangers(rows, views)
+        if sure or not self._is_known(at):
+            await self._report(provider, account, at, sure)
+        await self._close_forgotten(provider, rows, account)
+
+    async def failed(self, provider: Provider | None, error: str) -> None:
+        """The instance could not be listed: nothing may be claimed about it until it can be."""
+        self._recorded_at = None
+        bills, stale_after_s = _terms(provider)
+
+        def write(conn: Connection) -> None:
+            readings.record_failure(conn, self._instance, bills=bills, stale_after_s=stale_after_s, error=error[:1000])
+
+        await self._database.awrite(write)
+
+    async def _report(self, provider: Provider, account: str, at: datetime | None, sure: dict[str, NodeView]) -> None:
+        """Write down what was seen, and end strangers where that is allowed."""
         ends = bool(sure) and await self._may_end()
 
         def write(conn: Connection) -> None:
@@ -81,20 +100,16 @@ class Reaper:
 
         await self._database.awrite(write)
         self._told = dict.fromkeys(sure, ends)
-        if ends:
-            for handle in sure:
-                _log.warning("%s has the node %s, which the ledger does not know: it is ended", self._instance, handle)
-                await self._end(provider, handle)
-        await self._close_forgotten(provider, rows, account)
+        self._recorded_at = None if sure else at
+        for handle in sure if ends else ():
+            _log.warning("%s has the node %s, which the ledger does not know: it is ended", self._instance, handle)
+            await self._end(provider, handle)
 
-    async def failed(self, provider: Provider | None, error: str) -> None:
-        """The instance could not be listed: nothing may be claimed about it until it can be."""
-        bills, stale_after_s = _terms(provider)
-
-        def write(conn: Connection) -> None:
-            readings.record_failure(conn, self._instance, bills=bills, stale_after_s=stale_after_s, error=error[:1000])
-
-        await self._database.awrite(write)
+    def _is_known(self, at: datetime | None) -> bool:
+        """Whether a good listing without strangers was written down a moment ago: quick scans are many."""
+        if at is None or self._recorded_at is None:
+            return False
+        return abs(at - self._recorded_at) < RECORD_EVERY
 
     async def _sure_strangers(self, rows: Sequence[OpenRow], views: Sequence[NodeView]) -> dict[str, NodeView]:
         """Those that two scans in a row showed and no row knows by now, by their handles."""
