@@ -67,13 +67,7 @@ class AsyncFleetClient:
         available: bool = False,
         limit: int = 1000,
     ) -> OfferPage:
-        """What all instances offer, the cheapest for a GPU first, and how old each one's offers are.
-
-        Args:
-            jurisdiction: `EU`, `EEA` or an ISO country code.
-            available: only what the provider says can be had now.
-            limit: how many are shown; `total` counts all.
-        """
+        """What all instances offer, the cheapest for a GPU first, and how old each one's offers are."""
         flow = service.offers(
             provider=provider,
             gpu_model=gpu_model,
