@@ -14,6 +14,7 @@ from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
 from shunter_service.http_heads import BoundedHeads
+from shunter_service.node_door import NodeDoor
 from shunter_service.settings import BadSettings, load_settings, unknown_settings
 
 _SHUTDOWN_WITHIN_S = 2
@@ -38,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
 def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Server:
     """A server over an opened service, which it closes when it ends."""
     config = uvicorn.Config(
-        create_app(service),
+        NodeDoor(create_app(service), service),
         host=host,
         port=port,
         http=BoundedHeads,

@@ -14,6 +14,7 @@ import httpx
 from shunter_schemas.ids import new_id
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
+from shunter_service.node_door import NodeDoor
 from shunter_service.server import make_server
 from shunter_service.settings import ServiceSettings
 from shunter_store import api_keys
@@ -66,7 +67,7 @@ async def running_app(data_dir: Path, database_url: str, **settings: Any) -> Asy
     data = DataSettings(data_dir=data_dir, database_url=database_url, providers=providers)
     service = open_service(data, ServiceSettings(**{"tail_every_s": 0.02, **settings}))
     service.db.write(lambda conn: api_keys.add(conn, KEY, "tests", ["jobs:read", "jobs:write"]))
-    application = create_app(service)
+    application = NodeDoor(create_app(service), service)
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)  # type: ignore[arg-type]  # two spellings of ASGI
     headers = {"Authorization": f"Bearer {KEY}"}
     # Not the application's own life span: its cancel scope may not be left in another task, as fixtures are.
