@@ -94,7 +94,7 @@ def main() -> None:
     found = []
     for shape in SHAPES[: asked.shapes]:
         counted, predicted = counted_bytes(shape), predicted_memory(shape)
-        tensors = predicted.total - predicted.fragmentation - predicted.runtime
+        tensors = _of_tensors(predicted)
         found.append({"name": shape.name, "counted_gib": counted["Total"] / GIB, "predicted_gib": tensors / GIB})
         if not asked.json:
             parts = ", ".join(f"{name} {size / GIB:.2f}" for name, size in counted.items() if size > 0.005 * GIB)
@@ -207,6 +207,13 @@ def _fake_group(world: int) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def _of_tensors(memory: Memory) -> float:
+    """Bytes that tensors take. Where the peak is at the loss, there are no gradients yet in a step of one micro-batch;
+    the planner counts their place all the same, which the allocator keeps from the step before."""
+    tensors = memory.total - memory.fragmentation - memory.runtime
+    return tensors - (memory.gradients if memory.logits else 0.0)
 
 
 def _words(memory: Memory) -> str:

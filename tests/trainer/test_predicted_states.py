@@ -12,6 +12,7 @@ from shunter_planner.models.document import Known, model_of
 from shunter_planner.recipe import recipe_of
 from shunter_planner.search.spreads import spreads_of
 from shunter_schemas.job import load_job
+from shunter_schemas.training import TrainingWorkload
 from support.ranks import Ranks
 from support.strategies import strategy
 from support.trainings import document
@@ -52,6 +53,7 @@ def test_predicted_states_are_those_that_a_rank_holds(tmp_path: Path, name: str)
     data = {"kind": "synthetic", "sequence_length": 16}
     job = {**document(**members, data=data), "strategy": strategy(name, world), "resources": {"cpu_processes": world}}
     spec = load_job(job)
+    assert isinstance(spec.workload, TrainingWorkload)
     known, recipe = model_of(spec.workload), recipe_of(spec.workload)
     assert isinstance(known, Known)
     ((spread, _),) = spreads_of(spec, world, world)

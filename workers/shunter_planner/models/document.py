@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shunter_schemas.hints import Hints
 from shunter_schemas.models import HuggingFaceModel, LoraAdapter, PythonModel, TransformerModel
-from shunter_schemas.script import Hints, ScriptWorkload
+from shunter_schemas.script import ScriptWorkload
 from shunter_schemas.training import TrainingWorkload
 
 from shunter_planner.models.huggingface import UnknownArchitecture, image_tokens, shape_of_config
@@ -167,9 +168,11 @@ def _of_hints(hints: Hints | None, sequence_length: int | None) -> Known | Unkno
 
 def _usual_layers(parameters: int) -> int:
     """Decoders have 12 layers at 125 M parameters, 32 at 7 B, 80 at 70 B: about the cube root."""
-    return max(1, round(12 * (parameters / 125e6) ** 0.3))
+    layers: float = 12 * (parameters / 125e6) ** 0.3
+    return max(1, round(layers))
 
 
 def _usual_hidden(parameters: int, layers: int) -> int:
     """A block of about 12 hidden² parameters."""
-    return max(64, 64 * round((parameters / (12 * layers)) ** 0.5 / 64))
+    hidden: float = (parameters / (12 * layers)) ** 0.5
+    return max(64, 64 * round(hidden / 64))
