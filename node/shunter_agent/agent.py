@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from shunter_agent.files import is_full
 from shunter_agent.journal import Journal
 from shunter_agent.launchfile import LaunchFile
 from shunter_agent.layout import Layout
@@ -237,6 +238,7 @@ class Agent:
         if self._next is None or self._alive is not None:
             return False
         from shunter_agent.generation import accept
+        from shunter_agent.verdict import blame_disk
 
         assignment, self._next = self._next, None
         self._newest = int(assignment["generation"])
@@ -247,7 +249,8 @@ class Agent:
         except Exception as error:
             trace_exception("assignment")
             data = {"failure_class": "node", "reason": "agent_error", "message": f"the agent cannot start it: {error}"}
-            self._shared.recorder.record("failed", self._newest, data)
+            full = is_full(self._shared.layout.root)
+            self._shared.recorder.record("failed", self._newest, blame_disk(data, full))
             self._shared.recorder.record("drained", self._newest, {})
             return True
         self._generations.append(generation)

@@ -210,8 +210,6 @@ class Generation:
             return
         verdict = judge(ends)
         assert verdict is not None
-        if verdict.failure_class == "user" and is_full(self._shared.layout.root):
-            verdict = blame_disk(verdict)
         self._end("failed", dict(verdict._asdict()))
 
     def _end_stopped(self, stop: Stop, ends: list[Any], exit_code: int | None = None) -> None:
@@ -227,6 +225,8 @@ class Generation:
 
     def _end(self, type: str, data: dict[str, Any]) -> None:
         self._let_port_go()
+        if type == "failed":
+            data = blame_disk(data, is_full(self._shared.layout.root))
         self._record_end(type, data)
         self.phase = "ended"
         self._shipment.finish()

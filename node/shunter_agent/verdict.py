@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from shunter_agent.files import cut
 from shunter_agent.processes import signal_name
@@ -23,10 +23,12 @@ CLASS_OF_REASON: dict[str, str] = {
 }
 """Every other reason is the user's to look at."""
 
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
+_MAY_LACK_ROOM = frozenset({"user_error", "setup_failed", "agent_error", "checkpoint_failed"})
 _SIGNS: tuple[tuple[str, str], ...] = (
     ("out_of_memory", r"OutOfMemoryError|CUDA out of memory|can't allocate memory|(?m:^MemoryError)"),
     ("port_taken", r"EADDRINUSE|[Aa]ddress already in use"),
-    ("disk_full", r"No space left on device|Disk quota exceeded"),
+    ("disk_full", _NO_ROOM.pattern),
     ("gpu_lost", r"uncorrectable ECC error|fallen off the bus|CUDA error: (unknown error|device not ready)"),
     (
         "peer_lost",
@@ -90,10 +92,16 @@ def judge(ends: Sequence[Ended]) -> Verdict | None:
     )
 
 
-def blame_disk(verdict: Verdict) -> Verdict:
-    """The same, where the node's disk is full: programs say this in many ways, or not at all."""
-    message = cut(f"the disk of this node is full\n{verdict.message}")
-    return verdict._replace(failure_class=CLASS_OF_REASON["disk_full"], reason="disk_full", message=message)
+def blame_disk(failed: dict[str, Any], full: bool) -> dict[str, Any]:
+    """The data of `failed`, where the cause is a disk without room: programs say so in many ways, or not at all.
+
+    `full`: whether the node's disk is. What ended for a cause that has nothing to do with it stays as it is.
+    """
+    message = str(failed.get("message") or "")
+    if failed.get("reason") not in _MAY_LACK_ROOM or not (full or _NO_ROOM.search(message)):
+        return failed
+    told = cut(f"the disk of this node is full\n{message}")
+    return {**failed, "failure_class": CLASS_OF_REASON["disk_full"], "reason": "disk_full", "message": told}
 
 
 def only_peers_lost(ends: Sequence[Ended]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from shunter_agent.verdict import Ended, explain_stop, judge, only_peers_lost
+from shunter_agent.verdict import Ended, blame_disk, explain_stop, judge, only_peers_lost
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
 USER = TRACEBACK + "ValueError: no such column"
@@ -107,3 +107,24 @@ def test_a_lost_peer_alone_may_not_be_the_cause_yet() -> None:
 )
 def test_a_stop_is_explained(ends: list[Ended], exit_code: int | None, message: str) -> None:
     assert explain_stop(ends) == (exit_code, message)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "full", "blamed"),
+    [
+        ("checkpoint_failed", "OSError: [Errno 28] No space left on device", False, True),
+        ("user_error", "rank 0 exited with code 1", True, True),
+        ("setup_failed", "pip failed", True, True),
+        ("agent_error", "[Errno 122] Disk quota exceeded", False, True),
+        ("user_error", "ValueError: boom", False, False),
+        ("peer_lost", "rank 1 could not write its part (No space left on device)", False, False),
+        ("signal", "rank 0 was killed by SIGKILL", True, False),
+    ],
+)
+def test_a_full_disk_is_the_nodes_fault_and_not_the_users(reason: str, message: str, full: bool, blamed: bool) -> None:
+    failed = {"failure_class": "user", "reason": reason, "message": message, "exit_code": 1}
+
+    found = blame_disk(failed, full)
+
+    assert found["reason"] == ("disk_full" if blamed else reason)
+    assert (found["failure_class"], message in found["message"]) == ("node" if blamed else "user", True)

@@ -218,7 +218,7 @@ def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) 
 
     host.fill_disk()
 
-    met = await_generation(plane, job_id, 2, timeout_s=120)
+    met = await_generation(plane, job_id, 2, timeout_s=150)
     assert host.address not in {node["address"] for node in met["nodes"]}
     assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
     end(plane, pool, job_id)
@@ -256,8 +256,14 @@ def test_a_host_behind_a_firewall_is_named_and_passed_over(plane: ControlPlane, 
 
 def test_torchrun_spans_hosts_and_a_lost_half_hangs_nobody(plane: ControlPlane, pool: Pool) -> None:
     job = counting()
-    job["workload"] |= {"launcher": "torchrun", "entrypoint": str(Path(lockstep.__file__)), "arguments": [GATE]}
-    del job["workload"]["command"]
+    job["workload"] = {
+        "kind": "script",
+        "launcher": "torchrun",
+        "entrypoint": "lockstep",
+        "module": True,
+        "arguments": [GATE],
+    }
+    job["environment"] = {"variables": {"PYTHONPATH": str(Path(lockstep.__file__).parent)}}
     job_id = started(plane, job)
 
     (launcher,) = [pid for pid in ranks_on(host_of(plane, pool, job_id, 1)) if _is_launcher(pid)]
