@@ -7,7 +7,8 @@ application itself gets to see, from the beginning, and answers as it answers ev
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from litestar.types import ASGIApp, HTTPRequestEvent, Receive, Scope, Send
 from shunter_store.beats import Exchange
@@ -28,10 +29,11 @@ class NodeDoor:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != _PATH or scope["method"] != "POST":
+        asked = cast("dict[str, Any]", scope)
+        if asked["type"] != "http" or asked["path"] != _PATH or asked["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        token, length = _read_head(scope)
+        token, length = _read_head(asked)
         if not token or not 0 < length <= self._service.settings.max_sync_bytes:
             await self._app(scope, receive, send)
             return
@@ -57,7 +59,7 @@ class NodeDoor:
         return answer.model_dump_json().encode()
 
 
-def _read_head(scope: Any) -> tuple[str, int]:
+def _read_head(scope: Mapping[str, Any]) -> tuple[str, int]:
     """The bearer token and the announced length; empty and 0 where there is none of it."""
     token, length = "", 0
     for name, value in scope["headers"]:

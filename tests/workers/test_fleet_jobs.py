@@ -12,6 +12,7 @@ import pytest
 from shunter_providers.simulated.books import Books
 from support.control_plane import ControlPlane, control_plane
 from support.documents import changed, tiny_lm
+from support.fleets import end_fleets
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -85,11 +86,22 @@ def test_played_jobs_are_cancelled_and_untouched_ones_cost_neither_step_nor_mess
     assert after == before
 
 
+def test_a_fleet_that_is_killed_disturbs_no_job(plane: ControlPlane) -> None:
+    jobs = [plane.submit(a_training(SIMULATED_RUN_S="8")) for _ in range(4)]
+    wait_until(lambda: states(plane, jobs)["running"] == 4, timeout_s=90, description="all run")
+
+    end_fleets(plane.data_dir)
+
+    ended = [plane.wait_for(job_id, "succeeded", timeout_s=90) for job_id in jobs]
+    assert [len({node["token"] for node in job["nodes"]}) for job in ended] == [1, 1, 1, 1]
+    assert all("recovering" not in [move["to"] for move in job["transitions"]] for job in ended)
+
+
 def quiet_for(plane: ControlPlane, seconds: float) -> bool:
     before = counts(plane)
     until = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() > until, timeout_s=seconds + 5, description="some time has passed")
-    return counts(plane) == before
+    return bool(counts(plane) == before)
 
 
 def counts(plane: ControlPlane) -> Any:
