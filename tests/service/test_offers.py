@@ -129,7 +129,7 @@ async def test_an_instance_that_nobody_has_read_yet_is_shown_as_that(lite: App) 
 @pytest.mark.parametrize("hold", ["paused", "spend_frozen"])
 def test_an_instance_that_is_held_says_by_whom(hold: str) -> None:
     row = ProviderRow("far", "acme", True, "", "me", {}, [asdict(offer("a", 1.0))], NOW, NOW - timedelta(seconds=5))
-    settings = {"far": ProviderSettings(plugin="acme", **{hold: True})}
+    settings = {"far": ProviderSettings.model_validate({"plugin": "acme", hold: True})}
 
     (source,) = offer_page(settings, [row], OfferFilter(), NOW, 10).sources
 

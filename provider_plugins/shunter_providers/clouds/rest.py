@@ -40,12 +40,10 @@ class RestCloud(ABC):
     def __init__(
         self, instance: Instance, api: Api, *, credential: str, account: str = "", times: CloudSettings | None = None
     ) -> None:
-        """Args:
-        account: what the operator calls it, for vendors whose API does not tell.
-        times: settings that change what the class declares.
-        """
+        """`account`: what the operator calls it, for vendors whose API does not tell. `times`: settings that change
+        what the class declares."""
         if times is not None:
-            self.__dict__["capabilities"] = times.adjusted(self.capabilities)  # of this instance alone
+            object.__setattr__(self, "capabilities", times.adjusted(self.capabilities))  # of this instance alone
         self.instance = instance
         self.http = CloudHttp(instance, api, credential=credential)
         self._account = account or f"key-{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
