@@ -17,11 +17,7 @@ class ReachingClient:
     _transport: Transport
 
     def open_shell(self, job_id: str, public_key: str, *, rank: int = 0, duration_s: float = 3600) -> NodeCall:
-        """Let a key of yours log in on the node of a rank, and say where; waits until it does.
-
-        Raises:
-            ShunterError: the node refuses, or does not answer.
-        """
+        """Let a key of yours log in on the node of a rank, and say where; raises where the node refuses or is mute."""
         return self._transport.run(reaching.open_shell(job_id, public_key, rank=rank, duration_s=duration_s))
 
     def peek(self, job_id: str, *, within_s: float = 10.0) -> Sequence[NodeCall]:
@@ -39,11 +35,7 @@ class AsyncReachingClient:
     _transport: AsyncTransport
 
     async def open_shell(self, job_id: str, public_key: str, *, rank: int = 0, duration_s: float = 3600) -> NodeCall:
-        """Let a key of yours log in on the node of a rank, and say where; waits until it does.
-
-        Raises:
-            ShunterError: the node refuses, or does not answer.
-        """
+        """Let a key of yours log in on the node of a rank, and say where; raises where the node refuses or is mute."""
         return await self._transport.run(reaching.open_shell(job_id, public_key, rank=rank, duration_s=duration_s))
 
     async def peek(self, job_id: str, *, within_s: float = 10.0) -> Sequence[NodeCall]:

@@ -31,6 +31,8 @@ def test_the_commands_are_a_closed_list() -> None:
             "metrics",
             "checkpoints",
             "artifacts",
+            "ssh",
+            "debug",
         ),
         *("providers", "offers", "doctor", "completion", "up", "service", "worker", "keys", "provider"),
     }

@@ -35,11 +35,15 @@ class NodeCall(Answer):
     """Something that was asked of a node through the connection that a worker holds to it."""
 
     id: str = Field(examples=["ncl_01kb9m4t8zq3v5x7y9a1c3e5g7"])
-    kind: Literal["shell", "peek"] = Field(description="`shell`: let a key log in; `peek`: show the agent's own files.")
-    state: Literal["waiting", "answered", "refused"] = Field(description="`waiting`: ask again in a moment.")
+    kind: Literal["shell", "peek"] = Field(
+        description="`shell`: let a key log in; `peek`: show the agent's own files.", examples=["shell"]
+    )
+    state: Literal["waiting", "answered", "refused"] = Field(
+        description="`waiting`: ask again in a moment.", examples=["answered"]
+    )
     node: str = Field(description="The node's id.", examples=["nod_01kb9m4t8zq3v5x7y9a1c3e5g7"])
     node_rank: int = Field(description="The node's place in the gang.", examples=[0])
-    asked_at: Timestamp
+    asked_at: Timestamp = Field(examples=["2026-11-30T04:53:15.000Z"])
     answer: dict[str, Any] | None = Field(
         default=None,
         description="Of a shell: `host`, `port`, `user`, `host_keys`, `folder`, `via` (a jump host, or null).",
@@ -51,16 +55,19 @@ class NodeCall(Answer):
 class NodeCalls(Answer):
     """Calls of several nodes."""
 
-    items: tuple[NodeCall, ...]
+    items: tuple[NodeCall, ...] = Field(examples=[[]])
 
 
 class DebugReport(Answer):
     """Everything that the service knows of a job, for whoever looks for a fault. Secrets are taken out."""
 
     job_id: str = Field(examples=["job_01kb9m4t8zq3v5x7y9a1c3e5g7"])
-    collected_at: Timestamp
-    versions: dict[str, str] = Field(description="Of the service and of what it is made of.")
+    collected_at: Timestamp = Field(examples=["2026-11-30T04:53:15.000Z"])
+    versions: dict[str, str] = Field(
+        description="Of the service and of what it is made of.", examples=[{"shunter": "0.1.0"}]
+    )
     parts: dict[str, Any] = Field(
         description="`job`, `ledger`, `bootstraps`, `events`, `transitions`, `ends`, `checkpoints`, `providers`, "
-        "`node_files`: what nodes that share the service's machine hold."
+        "`node_files`: what nodes that share the service's machine hold.",
+        examples=[{"events": []}],
     )
