@@ -6,7 +6,7 @@ from typing import Any
 
 from shunter_store import ledger
 from shunter_store.ledger import NodeRow
-from support.control_plane import ControlPlane
+from support.control_plane import TERMINAL, ControlPlane
 from support.hosts.plane import agents_on, ranks_on
 from support.hosts.pool import Pool
 from support.waiting import wait_until
@@ -27,17 +27,17 @@ def committed(plane: ControlPlane, job_id: str, generation: int = 1) -> list[int
     return [event["step"] for event in found if event["generation"] == generation]
 
 
-def await_generation(plane: ControlPlane, job_id: str, generation: int, timeout_s: float = 90.0) -> dict[str, Any]:
-    """The gang's meeting for this generation, once all its ranks run."""
-    plane.wait_for(job_id, "starting", "running", "recovering", "provisioning", "queued", timeout_s=timeout_s)
+def await_generation(plane: ControlPlane, job_id: str, generation: int, timeout_s: float = 150.0) -> dict[str, Any]:
+    """The meeting of the gang whose ranks run, once that is of this generation or a later one."""
+    seen: dict[str, Any] = {}
 
     def runs() -> bool:
-        job = plane.job(job_id)
-        assert job["state"] not in ("failed", "succeeded", "cancelled"), job
-        return bool(job["generation"] == generation and job["state"] == "running")
+        seen.update(plane.job(job_id))
+        assert seen["state"] not in TERMINAL, seen
+        return bool(seen["generation"] >= generation and seen["state"] == "running")
 
     wait_until(runs, timeout_s=timeout_s, description=f"generation {generation} of {job_id} runs")
-    return next(met for met in events_of(plane, job_id, "gang.met") if met["generation"] == generation)
+    return next(met for met in events_of(plane, job_id, "gang.met") if met["generation"] == seen["generation"])
 
 
 def rows_of(plane: ControlPlane, job_id: str) -> list[NodeRow]:
