@@ -22,6 +22,7 @@ def test_the_commands_are_a_closed_list() -> None:
         *(
             "delete",
             "validate",
+            "plan",
             "rehearse",
             "diff",
             "schema",
