@@ -89,15 +89,25 @@ def test_the_stop_for_a_budget_lets_the_ranks_save_while_there_is_money() -> Non
     assert brief(saving) == ["wait 5"]
 
 
-def test_a_budget_is_a_cap_not_even_a_last_checkpoint_is_waited_for_beyond_it() -> None:
-    reason = {"reason": Reason.BUDGET_EXHAUSTED, "outcome": State.FAILED}
-    seen = budgeted(State.STOPPING, *STOPPING, cost_usd=10.0, columns=reason, parts=[part(row) for row in STOPPING])
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        (Reason.BUDGET_EXHAUSTED, State.FAILED),
+        (Reason.CANCELLED_BY_USER, State.CANCELLED),
+        (Reason.USER_ERROR, State.FAILED),
+    ],
+)
+def test_a_budget_is_a_cap_not_even_a_last_checkpoint_is_waited_for_beyond_it(reason: Reason, outcome: State) -> None:
+    reason_columns = {"reason": reason, "outcome": outcome}
+    seen = budgeted(
+        State.STOPPING, *STOPPING, cost_usd=10.0, columns=reason_columns, parts=[part(row) for row in STOPPING]
+    )
 
     assert brief(decide(seen, NOW)) == ["release node_0,node_1"]
 
 
-def test_another_stop_waits_for_the_last_checkpoint_whatever_the_budget_says() -> None:
-    reason = {"reason": Reason.CANCELLED_BY_USER, "outcome": State.CANCELLED}
+def test_what_ranks_that_were_done_leave_is_waited_for_whatever_the_budget_says() -> None:
+    reason = {"reason": Reason.DONE, "outcome": State.SUCCEEDED}
     seen = budgeted(State.STOPPING, *STOPPING, cost_usd=10.0, columns=reason, parts=[part(row) for row in STOPPING])
 
     assert brief(decide(seen, NOW)) == ["wait 5"]

@@ -23,8 +23,9 @@ def decide(view: View, now: datetime) -> Decision:
 
 
 def _cut_short(view: View) -> Decision | None:
-    """A budget is a cap: once it is spent, not even a last checkpoint is waited for."""
-    if view.job.reason is not Reason.BUDGET_EXHAUSTED or not view.members or not budget_is_spent(view):
+    """A budget is a cap: once it is spent, not even a last checkpoint is waited for. What ranks that were done leave is
+    what the money was spent for, and is."""
+    if view.job.reason is Reason.DONE or not view.members or not budget_is_spent(view):
         return None
     return Settle(Change(next_in_s=0.0), [Release([node.id for node in view.members], str(view.job.reason))])
 
