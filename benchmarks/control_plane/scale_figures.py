@@ -89,8 +89,10 @@ def disturbed(database: Database) -> int:
 
 
 def generations(database: Database) -> dict[str, int]:
-    """Of the jobs that run."""
-    asked = select(jobs.c.id, jobs.c.generation).where(jobs.c.state == State.RUNNING)
+    """Of the jobs that run, and were not asked to end."""
+    asked = select(jobs.c.id, jobs.c.generation).where(
+        jobs.c.state == State.RUNNING, jobs.c.cancel_requested_at.is_(None)
+    )
     return database.read(lambda conn: dict(conn.execute(asked).tuples().all()))
 
 

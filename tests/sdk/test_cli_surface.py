@@ -35,7 +35,7 @@ def test_the_commands_are_a_closed_list() -> None:
             "ssh",
             "debug",
         ),
-        *("providers", "offers", "doctor", "completion", "up", "service", "worker", "keys", "provider"),
+        *("providers", "offers", "doctor", "completion", "up", "service", "worker", "keys", "provider", "activity"),
     }
 
 
