@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 from shunter_providers.clouds.lambda_cloud import LambdaProvider
-from shunter_providers.contract import Availability, Fault, Instance, Intent, Launch, OfferQuery, ProviderError, Rate
+from shunter_providers.contract import (
+    Availability,
+    Fault,
+    Instance,
+    Intent,
+    Launch,
+    NodeCondition,
+    OfferQuery,
+    ProviderError,
+    Rate,
+)
 from shunter_providers.pacing import OwnPacer
 from shunter_providers.testing import CloudConformance, Unpaced, WireCloud, make_intent
-from shunter_providers.testing.conformance import until_terminated
+from shunter_providers.testing.conformance import until_terminated, wait_for
 from shunter_schemas.ids import new_deployment_id
 from support.clouds.lambda_cloud import LambdaCloud
 
@@ -149,3 +159,21 @@ async def test_launches_keep_the_pace_of_the_account(cloud: LambdaCloud) -> None
 async def _seen(provider: LambdaProvider, intent: Intent) -> None:
     while not await provider.list_owned(intent.tags["deployment"]):
         pass
+
+
+async def test_a_node_that_the_service_starts_by_ssh_gets_keys_and_nothing_else_of_ours(cloud: LambdaCloud) -> None:
+    provider = lambda_(cloud, start_by="ssh")
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
+    intent = await an_intent(provider, launch=Launch((), {}), public_key="ssh-ed25519 AAAA job", host_key=key)
+    handle = await provider.create(intent)
+    view = await wait_for(provider, handle, NodeCondition.RUNNING, 10)
+    await provider.close()
+
+    body = next(
+        call.json() for call in cloud.calls if call.path.endswith(("/pods", "/launch")) and call.method == "POST"
+    )
+
+    assert provider.capabilities.bootstrap == "ssh"
+    assert view.ssh is not None
+    assert "ssh-ed25519 AAAA job" in str(body["user_data"])
+    assert "agent" not in str(body)

@@ -25,6 +25,7 @@ from shunter_providers.contract import (
     Scope,
 )
 from shunter_providers.testing import CloudConformance, Unpaced, WireCloud, make_intent
+from shunter_providers.testing.conformance import wait_for
 from shunter_schemas.ids import new_deployment_id
 from support.clouds.runpod import RunpodCloud, gpu
 
@@ -185,3 +186,21 @@ async def test_the_container_writes_its_files_and_starts_the_agent_with_its_own_
     assert not (tmp_path / "pwned").exists()
     assert max(len(value) for value in body["env"].values()) < 128 * 1024
     assert json.dumps(body)
+
+
+async def test_a_node_that_the_service_starts_by_ssh_gets_keys_and_nothing_else_of_ours(cloud: RunpodCloud) -> None:
+    provider = runpod(cloud, start_by="ssh")
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
+    intent = await an_intent(provider, launch=Launch((), {}), public_key="ssh-ed25519 AAAA job", host_key=key)
+    handle = await provider.create(intent)
+    view = await wait_for(provider, handle, NodeCondition.RUNNING, 10)
+    await provider.close()
+
+    body = next(
+        call.json() for call in cloud.calls if call.path.endswith(("/pods", "/launch")) and call.method == "POST"
+    )
+
+    assert provider.capabilities.bootstrap == "ssh"
+    assert view.ssh is not None
+    assert "ssh-ed25519 AAAA job" in str(body["env"])
+    assert "agent" not in str(body)

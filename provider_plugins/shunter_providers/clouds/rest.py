@@ -48,6 +48,8 @@ class RestCloud(ABC):
         self.http = CloudHttp(instance, api, credential=credential)
         self._account = account or f"key-{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
         self._made: dict[str, tuple[float, str]] = {}
+        self._unseen: dict[str, float] = {}
+        """Handles of nodes that the API has not shown yet, and when they were made."""
 
     @abstractmethod
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
@@ -82,20 +84,22 @@ class RestCloud(ABC):
         if known is not None:
             return known
         handle = await self._order(intent)
-        self._made[intent.token] = (time.monotonic(), handle)
+        self._note_made(intent.token, handle)
         return handle
 
     async def get(self, handle: str) -> NodeView:
-        """See the contract."""
+        """See the contract. One that this process has just made and the API does not show yet is not gone."""
         gone = NodeView(handle, None, NodeCondition.GONE, "no such node")
         if not looks_like(handle, self.handle_pattern):
             return gone
         try:
-            return await self._look(handle)
+            view = await self._look(handle)
         except ProviderError as exc:
-            if exc.fault is Fault.NOT_FOUND:
-                return gone
-            raise
+            if exc.fault is not Fault.NOT_FOUND:
+                raise
+            return NodeView(handle, None, NodeCondition.PENDING, "not shown yet") if self._may_appear(handle) else gone
+        self._unseen.pop(handle, None)
+        return view
 
     async def list_owned(self, deployment: str) -> Sequence[NodeView]:
         """See the contract."""
@@ -106,15 +110,17 @@ class RestCloud(ABC):
         ]
 
     async def terminate(self, handle: str) -> bool:
-        """See the contract. What the vendor accepts is not yet done: the node is looked at again."""
+        """See the contract. What the vendor accepts is not yet done: the node is looked at again. Nor is one gone that
+        this process has just made and the API does not show yet: it would appear after its end."""
         if not looks_like(handle, self.handle_pattern):
             return True
         try:
             await self._end(handle)
         except ProviderError as exc:
-            if exc.fault is Fault.NOT_FOUND:
-                return True
-            raise
+            if exc.fault is not Fault.NOT_FOUND:
+                raise
+            return not self._may_appear(handle)
+        self._unseen.pop(handle, None)
         return (await self.get(handle)).condition is NodeCondition.GONE
 
     async def close(self) -> None:
@@ -126,8 +132,18 @@ class RestCloud(ABC):
             (v.handle for v in await self._list() if v.token == token and v.condition is not NodeCondition.GONE), None
         )
 
+    def _note_made(self, token: str, handle: str) -> None:
+        """For subclasses with a `create` of their own: a node that the API may not show yet."""
+        self._made[token] = (time.monotonic(), handle)
+        self._unseen[handle] = time.monotonic()
+
+    def _may_appear(self, handle: str) -> bool:
+        made_at = self._unseen.get(handle)
+        return made_at is not None and time.monotonic() - made_at < self.capabilities.visibility_delay_s
+
     def _remembered(self, token: str) -> str | None:
         now = time.monotonic()
         self._made = {name: made for name, made in self._made.items() if now - made[0] < _FORGET_AFTER_S}
+        self._unseen = {one: at for one, at in self._unseen.items() if now - at < _FORGET_AFTER_S}
         made = self._made.get(token)
         return made[1] if made is not None and now - made[0] < self.capabilities.visibility_delay_s else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter
 
@@ -33,7 +33,17 @@ class CloudSettings(BaseModel):
     readiness_deadline_s: float | None = Field(default=None, gt=0)
     """A node that is not up by then is given back. None: what is known of the vendor."""
 
+    start_by: Literal["provider", "ssh"] = "provider"
+    """`provider`: a node is told by user data (or its variables) to start its agent, and needs no way in. `ssh`: the
+    service goes in, probes the node before it takes it, and no token of ours passes through the provider."""
+
     def adjusted(self, declared: Capabilities) -> Capabilities:
-        """What a plugin declares, with the times that the operator set."""
-        times = self.model_dump(include={"visibility_delay_s", "scan_interval_s", "readiness_deadline_s"})
-        return replace(declared, **{name: value for name, value in times.items() if value is not None})
+        """What a plugin declares, with what the operator set."""
+        changes: dict[str, Any] = {
+            name: value
+            for name in ("visibility_delay_s", "scan_interval_s", "readiness_deadline_s")
+            if (value := getattr(self, name)) is not None
+        }
+        if self.start_by == "ssh":
+            changes["bootstrap"] = "ssh"
+        return replace(declared, **changes)

@@ -106,6 +106,19 @@ class CloudConformance(ProviderConformance):
         assert list(unseen) == []
         assert [view.handle for view in await listed(provider, deployment, 1)] == [handle]
 
+    async def test_a_node_that_shows_late_is_not_gone_when_it_is_ended_before(
+        self, provider: Provider, cloud: WireCloud, intent: Intent
+    ) -> None:
+        _need(cloud, CloudFault.LATE)
+        cloud.strike(CloudFault.LATE, delay_s=0.4)
+        handle = await provider.create(intent)
+
+        at_once = await provider.terminate(handle)
+        await until_terminated(provider, handle)
+
+        assert at_once is False or cloud.nodes() == []
+        assert cloud.nodes() == []
+
     async def test_twins_are_both_listed_and_both_can_be_ended(
         self, provider: Provider, cloud: WireCloud, deployment: str, intent: Intent
     ) -> None:
