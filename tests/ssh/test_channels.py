@@ -40,7 +40,7 @@ from support.node_rows import intended
 from support.store_rows import new_job
 
 __all__ = ["sqlite_template"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SECRET = b"the installation's secret"
 

@@ -18,7 +18,7 @@ from support.hosts import Host, Pool, make_pool
 from support.ssh_pool import as_variable, pool_settings
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TICKS = """
 import sys, time

@@ -27,7 +27,7 @@ from support.hosts import Pool, make_pool
 from support.hosts.host import USER
 from support.ssh_pool import host_settings, make_provider, pool_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

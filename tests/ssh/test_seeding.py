@@ -17,7 +17,7 @@ from shunter_workers.channels.seeding import Blob, Seat, Seeder
 from support.hosts import Host, Pool, make_pool
 from support.ssh_pool import host_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SIZE = 8 << 20
 
