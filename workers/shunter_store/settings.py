@@ -83,7 +83,7 @@ class Pace(_Frozen):
     """While somebody looks at the job."""
     quiet_s: float = Field(default=5.0, gt=0)
     """Otherwise."""
-    slowest_s: float = Field(default=8.0, gt=0, le=14.0)
+    slowest_s: float = Field(default=6.0, gt=0, le=14.0)
     """While the service is busy it asks nodes to come less often, down to this: so long a cancel may take then to
     reach a node."""
 
