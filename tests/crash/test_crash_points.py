@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ import pytest
 from crash.lives import LIVES
 from crash.points import play, points_of
 
-PLAYED = 24
-"""Of each life, spread over all of it; the first one is drawn by the order of tests."""
+OTHERS = 6
+"""Points played of each life besides those around its calls, spread over all of it."""
 
 
 def test_lives_lead_through_every_kind_of_point(sqlite_template: Path) -> None:
@@ -25,9 +26,15 @@ def test_lives_lead_through_every_kind_of_point(sqlite_template: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LIVES))
-def test_a_worker_that_is_killed_at_any_point_of_a_life_breaks_no_promise(name: str, sqlite_template: Path) -> None:
+def test_a_worker_that_is_killed_at_a_point_of_a_life_breaks_no_promise(name: str, sqlite_template: Path) -> None:
     life = LIVES[name]
     points = points_of(sqlite_template, life)
 
-    for point in range(0, len(points), max(1, len(points) // PLAYED)):
+    for point in chosen(points):
         play(sqlite_template, life, point)
+
+
+def chosen(points: Sequence[str]) -> list[int]:
+    """Around every create, get and terminate, and some of the rest."""
+    around = [number for number, point in enumerate(points) if point.split()[-1] in ("create", "get", "terminate")]
+    return sorted({*around, *range(0, len(points), max(1, len(points) // OTHERS))})

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from shunter_providers.contract import (
     Availability,
@@ -48,9 +48,10 @@ BOX: Final = Capabilities(
     lease_s=None,
 )
 CAPABILITIES: Final = {"sim": SIM, "box": BOX}
-BOX_SLOTS: Final = 4
+BOX_SLOTS: Final = 2
 USD_PER_HOUR: Final = 6.0
 BOOT_S: Final = 3.0
+TERMINATE_S: Final = 6.0
 NEVER: Final = float("inf")
 
 
@@ -127,6 +128,14 @@ class Cloud:
         """What is to happen to this call; empty: nothing."""
         return self.faults[verb].popleft() if self.faults[verb] else ""
 
+    def missed_by(self, instance: str) -> str:
+        """The machine that this listing of the instance misses; only this one does."""
+        machine = self.machines.get(self.glitch)
+        if machine is None or machine.instance != instance:
+            return ""
+        self.glitch = ""
+        return machine.handle
+
     def make(self, intent: Intent, instance: str, *, twin: bool = False, late: bool = False) -> Machine:
         """A machine comes to be."""
         now = self.clock.now
@@ -157,11 +166,12 @@ class Cloud:
 class ModelProvider:
     """The plugin of one instance. It keeps the account that its credentials had when it was made."""
 
+    capabilities: ClassVar[Capabilities]
+
     def __init__(self, cloud: Cloud, instance: Instance) -> None:
         self._cloud = cloud
         self._name = instance.name
         self._account = cloud.account
-        self.capabilities = CAPABILITIES[instance.name]  # type: ignore[misc] # a class variable in the contract
 
     async def whoami(self) -> Identity:
         return Identity(self._account)
@@ -212,7 +222,7 @@ class ModelProvider:
         await gate("before list_owned")
         if self._cloud.next_fault("list_owned") == "server_error":
             raise ProviderError(Fault.TRANSIENT, "500")
-        missed, self._cloud.glitch = self._cloud.glitch, ""
+        missed = self._cloud.missed_by(self._name)
         now = self._cloud.clock.now
         views = [
             self._view(machine)
@@ -248,7 +258,7 @@ class ModelProvider:
             self._cloud.on_terminate(machine)
         machine.asked = True
         machine.hidden = fault == "hidden"
-        machine.ends_at = min(machine.ends_at, now + (40.0 if fault in ("stuck", "hidden") else 0.5))
+        machine.ends_at = min(machine.ends_at, now + (40.0 if fault in ("stuck", "hidden") else TERMINATE_S))
 
     def _view(self, machine: Machine) -> NodeView:
         now = self._cloud.clock.now
@@ -262,6 +272,19 @@ class ModelProvider:
         """Nothing is held open."""
 
 
+class SimProvider(ModelProvider):
+    """Rents out machines."""
+
+    capabilities: ClassVar[Capabilities] = SIM
+
+
+class BoxProvider(ModelProvider):
+    """One host whose slots are shared."""
+
+    capabilities: ClassVar[Capabilities] = BOX
+
+
+PLUGINS: Final[Mapping[str, type[ModelProvider]]] = {"sim": SimProvider, "box": BoxProvider}
 _OFFERS: Final = {
     "sim": Offer(
         instance_type="gpu-1",

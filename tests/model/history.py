@@ -4,6 +4,7 @@ holds each against the promises at that moment."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,7 +73,7 @@ class History:
         assert before is not None
         after = original(conn, claim, change)
         self._require(3, claim.fence == self._fences[claim.job_id], f"a stale step of {claim.job_id} was applied")
-        self._world.database.on_commit.append(lambda: self._held_until.pop(claim.job_id, None))
+        self._world.database.on_commit.append(partial(self._free, claim.job_id))
         if change.trigger is Trigger.NODE_LOST and before.state in _RUNS:
             members = _members(conn, before.id, before.generation)
             self._require(
@@ -81,6 +82,9 @@ class History:
         if before.outcome is None and after.outcome is not None:
             self._judge_outcome(conn, before, after)
         return after
+
+    def _free(self, job_id: str) -> None:
+        self._held_until.pop(job_id, None)
 
     def _judge_outcome(self, conn: Connection, before: JobRow, after: JobRow) -> None:
         if after.outcome is State.CANCELLED:

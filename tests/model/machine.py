@@ -56,22 +56,40 @@ class Attack(RuleBasedStateMachine):
         finally:
             self.world.close()
 
-    @initialize(kinds=st.lists(_KINDS, min_size=1, max_size=2), rounds=st.integers(0, 9))
+    @initialize(kinds=st.lists(_KINDS, min_size=1, max_size=2), rounds=st.sampled_from([0, 0, 1, 3, 5, 7]))
     def begin(self, kinds: list[str], rounds: int) -> None:
         for kind in kinds:
             self.world.submit(kind)
         self._guarded(lambda: self.world.live(rounds))
 
-    # --- users -------------------------------------------------------------------------------------------------
-
-    @precondition(lambda self: len(self.world.jobs) < 4)
-    @rule(kind=_KINDS)
-    def submit(self, kind: str) -> None:
-        self.world.submit(kind)
+    # --- users and operators -----------------------------------------------------------------------------------
 
     @rule(what=st.sampled_from(["cancel", "pause", "resume", "move"]), job=_INDEX)
     def wish(self, what: str, job: int) -> None:
-        self._guarded(lambda: self.world.wish(what, self.world.jobs[job % len(self.world.jobs)]))
+        self._guarded(lambda: self.world.wish(what, self._job(job)))
+
+    @rule(worker=_WORKERS, gates=st.integers(2, 5), what=st.sampled_from(["cancel", "cancel", "pause", "move"]))
+    def wish_in_the_middle_of_a_step(self, worker: int, gates: int, what: str) -> None:
+        """Of the job that the worker has in its hands."""
+        its = self.world.workers[worker]
+        its.restart()
+        self.world.nudge()
+        its.begin_step()
+        self._guarded(lambda: its.process.go_on(gates))
+        if its.claimed is not None:
+            self.world.wish(what, its.claimed)
+        self._guarded(its.process.go_on)
+
+    @rule(what=st.sampled_from(["submit", "submit", "relay", "nudge", "account"]), kind=_KINDS)
+    def operate(self, what: str, kind: str) -> None:
+        if what == "submit" and len(self.world.jobs) < 4:
+            self.world.submit(kind)
+        elif what == "relay":
+            self.world.relay()
+        elif what == "nudge":
+            self.world.nudge()
+        elif what == "account":
+            self.world.change_account("theirs" if self.world.cloud.account == "ours" else "ours")
 
     # --- workers -----------------------------------------------------------------------------------------------
 
@@ -87,27 +105,25 @@ class Attack(RuleBasedStateMachine):
         its.begin_scan(instance)
         self._guarded(lambda: its.process.go_on(gates))
 
-    @rule(worker=_WORKERS)
-    def go_on(self, worker: int) -> None:
-        self._guarded(self.world.workers[worker].process.go_on)
-
-    @rule(worker=_WORKERS)
-    def kill(self, worker: int) -> None:
-        self.world.workers[worker].restart()
-
-    @rule(worker=_WORKERS, points=st.integers(0, 30))
-    def kill_between_statements(self, worker: int, points: int) -> None:
+    @rule(worker=_WORKERS, dies=st.booleans())
+    def go_on(self, worker: int, dies: bool) -> None:
         its = self.world.workers[worker]
-        its.process.fuse = Fuse(points)
+        if dies:
+            its.restart()
+        self._guarded(its.process.go_on)
+
+    @rule(worker=_WORKERS, points=st.integers(0, 30), kind=st.sampled_from(["", "commit"]))
+    def die_in_a_step(self, worker: int, points: int, kind: str) -> None:
+        """Before any statement, or before or behind some commit."""
+        its = self.world.workers[worker]
+        its.restart()
+        self.world.nudge()
+        its.process.fuse = Fuse(points % 6 if kind else points, kind)
         its.begin_step()
         self._guarded(its.process.go_on)
         its.process.fuse = None
         its.restart()
         self._guarded(lambda: promises.check_histories(self.world))
-
-    @rule()
-    def relay(self) -> None:
-        self.world.relay()
 
     # --- time, nodes and the network ---------------------------------------------------------------------------
 
@@ -120,16 +136,11 @@ class Attack(RuleBasedStateMachine):
         self._guarded(lambda: self.world.live(rounds, finish=finish))
 
     @precondition(lambda self: self.world.present())
-    @rule(index=_INDEX, lost=st.sampled_from(["", "request", "answer"]))
-    def exchange(self, index: int, lost: str) -> None:
+    @rule(index=_INDEX, lost=st.sampled_from(["", "request", "answer", "api"]), points=st.integers(0, 12))
+    def exchange(self, index: int, lost: str, points: int) -> None:
         agents = self.world.present()
-        self._guarded(lambda: self.world.exchange(agents[index % len(agents)], lost=lost))
-
-    @precondition(lambda self: self.world.present())
-    @rule(index=_INDEX, points=st.integers(0, 12))
-    def exchange_with_an_api_that_dies(self, index: int, points: int) -> None:
-        agents = self.world.present()
-        self._guarded(lambda: self.world.exchange(agents[index % len(agents)], fuse=Fuse(points)))
+        fuse = Fuse(points) if lost == "api" else None
+        self._guarded(lambda: self.world.exchange(agents[index % len(agents)], lost=lost, fuse=fuse))
 
     @precondition(lambda self: self.world.mail)
     @rule(index=st.integers(0, 40))
@@ -158,28 +169,33 @@ class Attack(RuleBasedStateMachine):
         else:
             self.world.cloud.glitch = machine.handle
 
+    @rule(seconds=st.sampled_from([61.0, 250.0]))
+    def fall_silent(self, seconds: float) -> None:
+        self._guarded(lambda: self.world.fall_silent(seconds))
+
+    @precondition(lambda self: self.world.present())
+    @rule(index=_INDEX)
+    def fail_beside_one_that_is_cut_off(self, index: int) -> None:
+        agents = self.world.present()
+        self._guarded(lambda: self.world.fail_beside_one_that_is_cut_off(agents[index % len(agents)]))
+
     @rule(job=_INDEX)
     def succeed_unseen(self, job: int) -> None:
-        self._guarded(lambda: self.world.succeed_unseen(self.world.jobs[job % len(self.world.jobs)]))
+        self._guarded(lambda: self.world.succeed_unseen(self._job(job)))
 
     @rule(fault=_FAULTS)
     def spoil_a_call(self, fault: tuple[str, str]) -> None:
         verb, kind = fault
         self.world.cloud.faults[verb].append(kind)
-
-    @precondition(lambda self: self.world.cloud.sent)
-    @rule()
-    def carry_out_late(self) -> None:
         self._guarded(self.world.cloud.carry_out_late)
-
-    @rule(account=st.sampled_from(["ours", "theirs"]))
-    def change_account(self, account: str) -> None:
-        self.world.change_account(account)
 
     @invariant()
     def every_promise_is_kept(self) -> None:
         if not self.over:
             self._guarded(self.world.check)
+
+    def _job(self, index: int) -> str:
+        return self.world.jobs[index % len(self.world.jobs)]
 
     def _guarded(self, work: Any) -> None:
         """What is broken is told once: nothing is brought to an end after it."""
@@ -190,7 +206,7 @@ class Attack(RuleBasedStateMachine):
             raise
 
 
-def attack(template: Path, *, examples: int, steps: int = 30, shrink: bool = False) -> None:
+def attack(template: Path, *, examples: int, steps: int = 50, shrink: bool = False) -> None:
     """Run the machine.
 
     Raises:

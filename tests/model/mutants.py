@@ -6,13 +6,14 @@ The model has to find every one of them; a model that does not is too weak to sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Final
 
 import pytest
 from shunter_schemas.node_sync import Lease
 from shunter_schemas.states import NodeState, State
-from shunter_store import due, events, gang, ledger, logs, outbox, scans, steps, sync
+from shunter_store import checkpoints, due, events, gang, journals, ledger, logs, outbox, scans, steps, sync
 from shunter_store.database import Database
 from shunter_store.due import Claim
 from shunter_store.errors import StaleStep
@@ -30,7 +31,7 @@ from shunter_workers.duties import reaper, scanner
 from shunter_workers.states import closing, ends, provisioning, queued, recovering, running, starting
 from shunter_workers.states import gang as gang_states
 from shunter_workers.stepping import Stepper
-from sqlalchemy import Connection, bindparam, false, func, null, select, update
+from sqlalchemy import Connection, bindparam, func, null, select, update
 
 Patch = pytest.MonkeyPatch
 
@@ -165,7 +166,8 @@ def _closes_without_asking_for_the_node(patch: Patch) -> None:
 
 
 def _one_listing_is_proof(patch: Patch) -> None:
-    patch.setattr(scans, "SCANS_FOR_PROOF", 1)
+    for module in (scans, ledger, closing, reaper):
+        patch.setattr(module, "SCANS_FOR_PROOF", 1)
 
 
 def _absence_counts_at_once(patch: Patch) -> None:
@@ -241,7 +243,7 @@ def _takes_silence_for_failure(patch: Patch) -> None:
             return ends.lose(view, now, "node_lost", "it is silent")
         return running.decide(view, now)
 
-    patch.setitem(deciding.BY_STATE, State.RUNNING, decide_running)  # type: ignore[arg-type] # a dict, read-only by type
+    patch.setitem(deciding.BY_STATE, State.RUNNING, decide_running)
 
 
 def _replaces_nodes_that_run(patch: Patch) -> None:
@@ -293,33 +295,31 @@ def _cancels_what_was_done(patch: Patch) -> None:
 
 
 def _commits_checkpoints_of_any_generation(patch: Patch) -> None:
-    original = sync.checkpoints.add_part
+    original = checkpoints.add_part
 
     def add_part(conn: Connection, job_id: str, generation: int, part: Any, *, num_nodes: int) -> bool:
         its = jobs_table.c.id == job_id
         current = conn.execute(select(jobs_table.c.generation).where(its)).scalar_one()
         conn.execute(update(jobs_table).where(its).values(generation=generation))
-        committed = original(conn, job_id, generation, part, num_nodes=num_nodes)
+        committed: bool = original(conn, job_id, generation, part, num_nodes=num_nodes)
         conn.execute(update(jobs_table).where(its).values(generation=current))
         return committed
 
-    patch.setattr(sync.checkpoints, "add_part", add_part)
+    patch.setattr(checkpoints, "add_part", add_part)
 
 
 def _keeps_output_twice(patch: Patch) -> None:
-    advance = sync.advance
+    advance, add_chunk, times = journals.advance, logs.add_chunk, count()
 
     def forgetting(known: Any, request: Any) -> Any:
-        return advance(sync.Known(_unacknowledged(known.node), {}, known.gap_at, known.silent_s), request)
+        node = replace(known.node, acknowledged=0)
+        return advance(journals.Known(node, {}, known.gap_at, known.silent_s), request)
+
+    def adding(conn: Connection, job_id: str, generation: int, journal: str, chunk: Any) -> bool:
+        return add_chunk(conn, job_id, generation, f"{journal}-{next(times)}", chunk)
 
     patch.setattr(sync, "advance", forgetting)
-    patch.setattr(logs, "_KNOWN", logs._KNOWN.where(false()))
-
-
-def _unacknowledged(node: NodeRow) -> NodeRow:
-    from dataclasses import replace
-
-    return replace(node, acknowledged=0)
+    patch.setattr(logs, "add_chunk", adding)
 
 
 def _acknowledges_what_it_does_not_keep(patch: Patch) -> None:

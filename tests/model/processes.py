@@ -18,8 +18,10 @@ class Crash(BaseException):
 class Fuse:
     """Counts the points that a process passes (before each statement, commit, call and answer) and ends it at one."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, only: str = "") -> None:
+        """`only`: count points of this kind."""
         self._left = length
+        self._only = only
         self.passed: list[str] = []
         """What each point was."""
         self.blown = False
@@ -30,7 +32,7 @@ class Fuse:
         Raises:
             Crash: this is the one.
         """
-        if self.blown:
+        if self.blown or self._only not in point:
             return
         self._left -= 1
         if self._left < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shunter_schemas.states import NodeState, State
@@ -10,8 +11,9 @@ from shunter_store import events, ledger, metrics
 from shunter_store.ledger import NodeRow
 from shunter_store.ledger_rows import COLUMNS
 from shunter_store.lifecycle import is_terminal
+from shunter_store.sqltypes import db_now
 from shunter_store.tables import job_due, jobs, log_chunks, nodes
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, or_, select
 
 from model.agents import Agent
 from model.cloud import CAPABILITIES, USD_PER_HOUR
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 _SLACK_USD = 1e-6
 _STATES = select(jobs.c.id, jobs.c.state)
 _DUE = select(job_due.c.job_id)
+_FORGOTTEN = select(job_due.c.job_id).where(
+    job_due.c.lease_owner.is_(None),
+    job_due.c.wake != job_due.c.seen_wake,
+    or_(job_due.c.next_at.is_(None), job_due.c.next_at > db_now()),
+)
 _ROWS = select(*COLUMNS)
 _OBJECTS = select(log_chunks.c.object).where(log_chunks.c.job_id == bindparam("job"))
 
@@ -33,6 +40,8 @@ def check_always(world: World) -> None:
     for job_id in world.jobs:
         require(1, job_id in states, f"{job_id} is not there")
         require(1, is_terminal(states[job_id]) != (job_id in due), f"{job_id} is {states[job_id]} and has no due row")
+    forgotten = world.database.read(lambda conn: conn.execute(_FORGOTTEN).scalars().all())
+    require(1, not forgotten, f"{forgotten} were woken, and nobody will look at them")
     _check_closed(world, rows)
     _check_slots(world)
 
@@ -40,8 +49,7 @@ def check_always(world: World) -> None:
 def check_histories(world: World) -> None:
     """Events and what was synced; costs more."""
     for job_id in world.jobs:
-        told = world.database.read(lambda conn, job_id=job_id: events.page(conn, job_id, limit=10_000))
-        moves = world.database.read(lambda conn, job_id=job_id: events.transitions(conn, job_id))
+        told, moves = world.database.read(partial(_history, job_id))
         numbers = [event.seq for event in told]
         require(6, numbers == list(range(1, len(told) + 1)), f"events of {job_id} have the numbers {numbers}")
         said = [event.seq for event in told if event.type == "job.state" and event.data["from"] != event.data["to"]]
@@ -70,6 +78,10 @@ def _standing(conn: Connection) -> tuple[dict[str, State], set[str], list[NodeRo
     states = {row.id: row.state for row in conn.execute(_STATES)}
     due = set(conn.execute(_DUE).scalars())
     return states, due, [NodeRow(*row) for row in conn.execute(_ROWS)]
+
+
+def _history(job_id: str, conn: Connection) -> tuple[list[events.EventRow], list[events.TransitionRow]]:
+    return events.page(conn, job_id, limit=10_000), events.transitions(conn, job_id)
 
 
 def _check_closed(world: World, rows: list[NodeRow]) -> None:
@@ -134,9 +146,9 @@ def _check_costs(world: World, rows: list[NodeRow]) -> None:
             longest_s = row.gone_at.timestamp() - row.intended_at.timestamp()
             most = longest_s / 3600 * USD_PER_HOUR
             require(7, kept <= most + _SLACK_USD, f"{row.handle} was there for {longest_s} s and costs {kept:.6f}")
-    before = {job_id: world.database.read(lambda conn, j=job_id: ledger.ledger_cost(conn, j)) for job_id in world.jobs}
+    before = world.database.read(lambda conn: [ledger.ledger_cost(conn, job_id) for job_id in world.jobs])
     world.clock.tick(3600.0)
-    after = {job_id: world.database.read(lambda conn, j=job_id: ledger.ledger_cost(conn, j)) for job_id in world.jobs}
+    after = world.database.read(lambda conn: [ledger.ledger_cost(conn, job_id) for job_id in world.jobs])
     require(7, before == after, f"jobs that are over go on costing: {before} became {after}")
 
 

@@ -264,26 +264,26 @@ def test_promise_5_an_error_of_the_program_is_not_tried_more_often_than_the_docu
 
 
 def test_promise_3_two_jobs_never_share_a_slot_of_a_host(world: World) -> None:
-    jobs_ = [world.submit("shared") for _ in range(4)]
+    jobs_ = [world.submit("shared") for _ in range(3)]
 
     world.live(8)
     held = [index for machine in world.cloud.living() for index in machine.intent.slot_indices]
 
-    assert sorted(held) == [0, 1, 2, 3]
-    assert [job(world, job_id).state for job_id in jobs_].count(State.RUNNING) == 2
+    assert sorted(held) == [0, 1]
+    assert [job(world, job_id).state for job_id in jobs_].count(State.RUNNING) == 1
 
 
 def test_promise_3_a_node_that_is_let_go_is_told_to_end_whatever_it_was_told_before(world: World) -> None:
     """It comes up late, with orders that it was given before it existed."""
     world.cloud.faults["create"].append("boots_late")
-    job_id = world.submit("shared")
-    world.live(2)
     world.cloud.faults["terminate"].extend(["server_error"] * 20)
+    job_id = world.submit("shared")
 
-    live_until(world, job_id, State.RUNNING, rounds=200)
-    world.live(20)
+    world.live(60)
 
-    assert [agent.running for agent in world.agents.values() if agent.running is not None] == [2]
+    [late] = world.agents.values()
+    assert (late.running, late.newest, late.left) == (None, 0, True)
+    assert job(world, job_id).state is State.QUEUED, "the slots are free when the node is proven gone"
 
 
 def test_promise_1_a_job_that_ran_before_is_not_ended_by_the_limit_of_its_queue(world: World) -> None:

@@ -23,7 +23,7 @@ from shunter_workers.offers import Offers
 from shunter_workers.stepping import Stepper
 from sqlalchemy import Connection
 
-from model.cloud import ModelProvider
+from model.cloud import PLUGINS
 from model.processes import Process
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Worker:
         self._world = world
         self.name = name
         self.process = Process(loop, name)
+        self.claimed: str | None = None
+        """The job that it claimed last."""
         self._hire()
 
     def restart(self) -> None:
@@ -74,7 +76,7 @@ class Worker:
         world = self._world
         database, cloud = world.database, world.cloud
         registry = Registry(
-            {name: Instance(name, "model") for name in world.instances}, lambda plugin: partial(ModelProvider, cloud)
+            {name: Instance(name, name) for name in world.instances}, lambda plugin: partial(PLUGINS[plugin], cloud)
         )
         accounts = Accounts(registry)
         origin = Origin(DEPLOYMENT, SECRET, "http://service", Path("/nowhere"))
@@ -98,5 +100,9 @@ class Worker:
 
     def _claim(self, conn: Connection) -> list[Claim]:
         claims = due.claim(conn, owner=self.name, limit=1, lease_s=LEASE_S)
-        self._world.database.on_commit.append(lambda: self._world.history.note_claims(claims))
+        self._world.database.on_commit.append(lambda: self._note(claims))
         return claims
+
+    def _note(self, claims: list[Claim]) -> None:
+        self._world.history.note_claims(claims)
+        self.claimed = next((claim.job_id for claim in claims), None)

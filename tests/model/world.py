@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ DOCUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "shared": {"resources": {"cpu_processes": 2}, "placement": {"providers": ["box"]}},
 }
-_ROUNDS_AT_MOST: Final = 600
+_ROUNDS_AT_MOST: Final = 250
 _ACCOUNTS: Final = select(nodes.c.account).where(nodes.c.state != NodeState.GONE).distinct()
 """Of the rows that are open."""
 
@@ -132,6 +133,10 @@ class World:
         if what == "cancel" and job.outcome is None:
             self.cancelled.add(job_id)
 
+    def nudge(self) -> None:
+        """Every job is woken once more than there is a cause for."""
+        self.database.write(lambda conn: due.wake(conn, self.jobs))
+
     # --- nodes and the network -----------------------------------------------------------------------------------
 
     def tick(self, seconds: float) -> None:
@@ -212,6 +217,24 @@ class World:
         agent.begin()
         self.agents[machine.handle] = agent
 
+    def fall_silent(self, seconds: float) -> None:
+        """Nobody hears of any node for a while; then all of them are back."""
+        self.tick(seconds)
+        self._let(Worker.begin_sweep)
+        self.step_all()
+        for agent in self.present():
+            self.exchange(agent)
+
+    def fail_beside_one_that_is_cut_off(self, agent: Agent) -> None:
+        """A node fails while another one of its gang runs on and hears nothing for a while."""
+        others = [one for one in self.present() if one.job_id == agent.job_id and one is not agent]
+        for other in others:
+            other.machine.partitioned = True
+        agent.fail("node")
+        self.live(10)
+        for other in others:
+            other.machine.partitioned = False
+
     def succeed_unseen(self, job_id: str) -> None:
         """All ranks are done and say so; then the machines vanish, and scans see that before any step looks."""
         for agent in self.present():
@@ -242,7 +265,7 @@ class World:
                 self.exchange(agent)
             self.step_all()
             for instance in self.instances:
-                self._let(lambda worker, name=instance: worker.begin_scan(name))
+                self._let(partial(Worker.begin_scan, instance=instance))
             self.check()
 
     def step_all(self) -> None:
@@ -274,7 +297,8 @@ class World:
             agent.save()
 
     def settle(self) -> None:
-        """All faults end, whoever was paused goes on, and everything comes to its end; then nothing may be left."""
+        """Whoever was paused goes on, and everything comes to its end; then nothing may be left. Faults that were in
+        store for calls still strike them."""
         self._heal()
         for round_ in range(_ROUNDS_AT_MOST):
             self.live(1, finish=True, tick_s=4.0 if round_ < 30 else 15.0 if round_ < 80 else 60.0)
@@ -287,7 +311,6 @@ class World:
     def _heal(self) -> None:
         for worker in self.workers:
             worker.process.go_on()
-        self.cloud.faults.clear()
         self.cloud.sent.clear()
         self.cloud.glitch = ""
         if self.cloud.account != "ours":
