@@ -18,7 +18,8 @@ import time
 def main(gate: pathlib.Path) -> None:
     """Count until the gate opens."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    taken = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's own store is there
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + taken)
     peers = _gather(address, world) if rank == 0 else [_join(address)]
     over, tick = False, 0
     while not over:
