@@ -72,10 +72,10 @@ class Tempo:
 
 
 def _stretched(pace: Pace, factor: float) -> Pace:
-    """Nothing becomes slower than `slowest_s`, or what the settings ask for if that is slower still."""
+    """Nothing becomes slower than `slowest_s`, or what the settings ask for if that is slower still; and people wait
+    for jobs that start or stop, so those are stretched less."""
+    asked = {"changing_s": min(factor, _MOST / 2), "watched_s": factor, "quiet_s": factor}
     changed = {
-        name: max(asked, min(asked * factor, pace.slowest_s))
-        for name in ("changing_s", "watched_s", "quiet_s")
-        if (asked := getattr(pace, name)) is not None
+        name: max(own, min(own * by, pace.slowest_s)) for name, by in asked.items() for own in [getattr(pace, name)]
     }
     return pace.model_copy(update=changed)
