@@ -94,7 +94,8 @@ def _shape(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape 
         return _never(candidate, "too_small", f"{shape.ranks_per_node} {unit} a node needed, a node has {per_node}")
     hosts = candidate.offer.count or 1
     if candidate.offer.host_stride and shape.num_nodes > hosts:
-        return _never(candidate, "too_small", f"{shape.num_nodes} hosts needed, there are {hosts}")
+        # Hosts come back: one that does not answer at the moment is no reason to refuse the job for good.
+        return _waiting(candidate, "none", f"{shape.num_nodes} hosts needed, {hosts} can be used at the moment")
     if candidate.shared_host and not candidate.offer.host_stride and shape.world_size > per_node:
         return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
     joined = candidate.offer.interconnect
