@@ -106,10 +106,11 @@ def skew_s(node: NodeRow) -> float:
 
 
 def _links(gang: Sequence[NodeRow], generation: int) -> Iterator[dict[str, Any]]:
+    """Around the ring. While nodes were still missing, others may have been measured too."""
     for node in gang:
-        muster = muster_of(node.status, generation)
+        muster, after = muster_of(node.status, generation), (node.rank + 1) % len(gang)
         for reach in muster.reached if muster is not None else ():
-            if reach.gbit_per_s is not None:
+            if reach.gbit_per_s is not None and reach.node_rank == after:
                 measured = {"rtt_ms": reach.rtt_ms, "gbit_per_s": reach.gbit_per_s}
                 yield {"from": node.rank, "to": reach.node_rank, **measured}
 
