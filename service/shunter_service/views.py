@@ -38,6 +38,7 @@ from shunter_store.settings import ProviderSettings
 from shunter_store.standings import Standing
 
 from shunter_service.attempts import attempts
+from shunter_service.forecasts import forecast
 from shunter_service.plan_views import plan_view
 
 _PRIORITIES = cast(
@@ -96,7 +97,7 @@ def job_view(standing: Standing) -> Job:
         nodes=tuple(_node(node, row.health) for node in standing.nodes),
         attempts=tuple(attempts(standing)),
         transitions=(Transition(at=row.created_at, to=State.QUEUED), *map(_transition, standing.moves)),
-        cost=Cost(usd=round(standing.cost_usd, 6), usd_per_hour=_billing(standing.nodes)),
+        cost=_cost(standing),
         spec=row.spec,
         links={"self": here} | {name: f"{here}/{name}" for name in _RESOURCES},
     )
@@ -264,6 +265,11 @@ def _node(row: NodeRow, job_health: Health) -> JobNode:
         last_seen_at=row.last_sync_at,
         released_at=row.gone_at,
     )
+
+
+def _cost(standing: Standing) -> Cost:
+    rate = _billing(standing.nodes)
+    return Cost(usd=round(standing.cost_usd, 6), usd_per_hour=rate, forecast=forecast(standing, rate))
 
 
 def _billing(nodes: Sequence[NodeRow]) -> float:

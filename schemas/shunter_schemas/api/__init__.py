@@ -17,6 +17,7 @@ from shunter_schemas.api.identity import Me, ProblemKind, ReasonKind
 from shunter_schemas.api.jobs import (
     Attempt,
     Cost,
+    Forecast,
     Job,
     JobDocument,
     JobDocuments,
@@ -76,6 +77,7 @@ __all__ = [
     "EventPage",
     "FleetNode",
     "FleetPage",
+    "Forecast",
     "HoldRequest",
     "Job",
     "JobChange",

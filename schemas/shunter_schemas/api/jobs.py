@@ -207,11 +207,33 @@ class Transition(Answer):
     generation: int | None = Field(default=None, description="The start of the gang then.", examples=[1])
 
 
+class Forecast(Answer):
+    """What a running job will have cost when it is done, by its pace and what bills now."""
+
+    usd: float = Field(description="In all, if nothing ends it before.", examples=[291.0])
+    total_steps: int = Field(description="Its last step.", examples=[10000])
+    cap_at_step: int | None = Field(
+        default=None,
+        description="The step at which `limits.max_cost_usd` will be reached. Null: it is done before, or has no cap.",
+        examples=[7900],
+    )
+    usd_above_cap: float | None = Field(
+        default=None,
+        description="By how much the cap has to be raised (`PATCH /v1/jobs/{id}`) for the job to finish.",
+        examples=[41.0],
+    )
+
+
 class Cost(Answer):
     """Money spent on the job, from the ledger."""
 
     usd: float = Field(default=0.0, description="Spent so far.", examples=[0.0])
     usd_per_hour: float = Field(default=0.0, description="What bills at this moment.", examples=[0.0])
+    forecast: Forecast | None = Field(
+        default=None,
+        description="Null: nothing bills, or the job does not say how far it is.",
+        examples=[{"usd": 291.0, "total_steps": 10000, "cap_at_step": 7900, "usd_above_cap": 41.0}],
+    )
 
 
 class JobSummary(Answer):

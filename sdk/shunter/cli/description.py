@@ -24,6 +24,8 @@ def describe(job: Job, *, wide: bool = False) -> list[str]:
         ("plan", _plan(job.plan) if job.plan else ""),
         ("starts", str(job.generation) if job.generation > 1 else ""),
         ("cost", f"{job.cost.usd:.2f} USD, now {job.cost.usd_per_hour:.2f} USD/h" if job.cost.usd else ""),
+        ("forecast", _forecast(job)),
+        ("predicted", _predicted(job.plan) if job.plan else ""),
     ]
     lines = [job.id]
     for name, text in facts:
@@ -37,6 +39,28 @@ def _plan(plan: JobPlan) -> str:
     ranks = f"{plan.num_nodes} x {plan.ranks_per_node} ranks" if plan.num_nodes > 1 else f"{plan.ranks_per_node} ranks"
     where = " ".join(part for part in (plan.provider, plan.instance_type, plan.region) if part)
     return f"{plan.strategy} over {ranks} on {where}" + (f" ({plan.why})" if plan.why else "")
+
+
+def _forecast(job: Job) -> str:
+    found = job.cost.forecast
+    if found is None:
+        return ""
+    if found.cap_at_step is None or found.usd_above_cap is None:
+        return f"{found.usd:.2f} USD in all"
+    cap = f"the cap is reached at step {found.cap_at_step:,} of {found.total_steps:,}"
+    return f"{cap}; {found.usd_above_cap:.2f} USD more finishes (shunter update {job.id} --limit max_cost_usd=…)"
+
+
+def _predicted(plan: JobPlan) -> str:
+    """Predicted against measured."""
+    measured, words = plan.measured, []
+    if plan.time is not None:
+        speed = f"{measured.tokens_per_s:,.0f}" if measured and measured.tokens_per_s is not None else "-"
+        words.append(f"{plan.time.tokens_per_s:,.0f} tokens/s (measured {speed})")
+    if plan.memory is not None:
+        peak = f"{measured.peak_memory_gib:.2f}" if measured and measured.peak_memory_gib is not None else "-"
+        words.append(f"{plan.memory.need_gib:.2f} GiB a rank (measured {peak})")
+    return ", ".join(words)
 
 
 def _history(job: Job) -> Iterator[str]:
