@@ -161,7 +161,12 @@ async def test_costs_are_grouped_and_the_groups_and_the_rest_add_up_to_the_total
         job = new_job(app.database, labels={"team": f"t{number}"})
         gone = datetime.now(UTC)
         since = gone - timedelta(hours=1)
-        usd: dict[str, Any] = {"accrued_usd": 1.0 + number / 3, "accrued_at": None, "gone_at": gone, "state": NodeState.GONE}
+        usd: dict[str, Any] = {
+            "accrued_usd": 1.0 + number / 3,
+            "accrued_at": None,
+            "gone_at": gone,
+            "state": NodeState.GONE,
+        }
         bill(app, job.id, rate=1.0 + number / 3, intended_at=since, **usd)
 
     whole = (await app.http.get("/v1/costs", params={"group_by": "label.team,provider"})).json()
