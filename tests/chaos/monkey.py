@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -74,7 +75,7 @@ class Monkey:
             "pause agent": lambda: self._pause(self._agents()),
             "kill rank": lambda: self._signal(self.site.ranks(), signal.SIGKILL),
             "cancel": self._cancel,
-            **{f"weather on {name}": lambda name=name: self._weather(name) for name in self.site.lines},
+            **{f"weather on {name}": partial(self._weather, name) for name in self.site.wires},
         }
         if self.site.postgres is not None:
             acts |= {
@@ -85,7 +86,7 @@ class Monkey:
         if self.site.has_clocks:
             acts["jump an agent's clock"] = self._jump_agent
         if self.site.has_clocks and self.site.postgres is not None:
-            acts |= {f"jump the clock of {role}": lambda role=role: self._jump(role) for role in self._clocked()}
+            acts |= {f"jump the clock of {role}": partial(self._jump, role) for role in self._clocked()}
         if self.disk is not None:
             acts["fill the disk"] = self._fill_disk
         return acts
@@ -147,7 +148,7 @@ class Monkey:
     # --- lines, clocks, disks ----------------------------------------------------------------------------------
 
     def _weather(self, name: str) -> None:
-        line, weather = self.site.lines[name], self.random.choice(BAD_WEATHER)
+        line, weather = self.site.wires[name], self.random.choice(BAD_WEATHER)
         self.diary[-1] += f" ({weather.name})"
         line.turn(weather)
         self._later(self._a_while(), lambda: line.turn(CLEAR))

@@ -48,7 +48,7 @@ class Site(ControlPlane):
     """A control plane whose every part can die, pause, be cut off, or have its clock set."""
 
     postgres: PostgresServer | None = None
-    lines: dict[str, FaultyLine] = field(default_factory=dict)
+    wires: dict[str, FaultyLine] = field(default_factory=dict)
     """By name: `nodes-api`, and in a deployed setting `workers-redis`, `api-sql`, `worker-sql`, `worker-2-sql`."""
     ports: dict[str, int] = field(default_factory=dict)
     host: str = "127.0.0.1"
@@ -101,7 +101,7 @@ class Site(ControlPlane):
 
     def lead_nodes_by(self, line: FaultyLine) -> None:
         """Nodes reach the API by this line."""
-        self.lines["nodes-api"] = line
+        self.wires["nodes-api"] = line
         (self.data_dir / "api-url").write_text(f"{line.url}\n")
 
     def start(self, role: str) -> None:
@@ -200,7 +200,7 @@ class Site(ControlPlane):
     # --- plumbing ----------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        for line in self.lines.values():
+        for line in self.wires.values():
             line.turn(CLEAR)
         super().end()
 
@@ -213,7 +213,7 @@ class Site(ControlPlane):
         return self.postgres.folder if role == "postgres" and self.postgres else self.data_dir / "clocks" / role
 
     def _start(self, role: str, argv: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
-        line = self.lines.get("api-sql" if role in self.apis else f"{role}-sql")
+        line = self.wires.get("api-sql" if role in self.apis else f"{role}-sql")
         environ = dict(self.environ)
         if line is not None and self.postgres is not None:
             environ["SHUNTER_DATABASE_URL"] = self.postgres.url_by(line.port)
@@ -291,8 +291,8 @@ def _deploy(made: Site, stack: ExitStack, network: FarNetwork | None) -> None:
     redis_port = made.ports["redis"]
     if network is None:
         for name in ("api-sql", "worker-sql", "worker-2-sql"):
-            made.lines[name] = stack.enter_context(faulty_line(made.postgres.port))
-        line = made.lines["workers-redis"] = stack.enter_context(faulty_line(redis_port))
+            made.wires[name] = stack.enter_context(faulty_line(made.postgres.port))
+        line = made.wires["workers-redis"] = stack.enter_context(faulty_line(redis_port))
         made.lead_nodes_by(stack.enter_context(faulty_line(*[made.ports[name] for name in made.apis])))
         redis_port = line.port
     else:

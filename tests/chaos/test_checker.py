@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from shunter_providers.machine.folders import MARK, NodeFolder
 from shunter_providers.simulated.books import Books
 from shunter_store.database import Database
+from sqlalchemy import Connection
 
 from chaos import promises
 from chaos.evidence import Told, gather
@@ -36,7 +38,7 @@ class Scene:
     def sql(self, *statements: str) -> None:
         with closing(Database.connect(f"sqlite:///{self.folder / 'data' / 'shunter.db'}")) as database:
             for statement in statements:
-                assert database.write(lambda conn, text=statement: conn.exec_driver_sql(text).rowcount), statement
+                assert database.write(partial(_changed, statement)), statement
 
     def book(self, **values: object) -> None:
         """Change the cloud's last node."""
@@ -47,6 +49,10 @@ class Scene:
         """Of the first file that fits."""
         path = min(self.folder.glob(pattern))
         path.write_bytes(change(path.read_bytes()))
+
+
+def _changed(statement: str, conn: Connection) -> int:
+    return conn.exec_driver_sql(statement).rowcount
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def plane(deployed: Site) -> Iterator[Site]:
     yield deployed
-    for line in deployed.lines.values():
+    for line in deployed.wires.values():
         line.turn(CLEAR)
     deployed.wait_until_it_works()
 
@@ -47,9 +47,9 @@ def test_a_training_whose_line_to_the_service_fails_goes_on_and_tells_everything
     job_id = plane.submit(counting(tmp_path, f"agents-{weather.name}", 60))
     plane.wait_for(job_id, "running")
 
-    plane.lines["nodes-api"].turn(weather)
+    plane.wires["nodes-api"].turn(weather)
     time.sleep(A_CUT_S)
-    plane.lines["nodes-api"].turn(CLEAR)
+    plane.wires["nodes-api"].turn(CLEAR)
 
     job = plane.wait_for(job_id, "succeeded", timeout_s=60)
     assert job["generation"] == 1
@@ -63,7 +63,7 @@ def test_a_worker_group_without_its_database_is_replaced_by_the_other(
 ) -> None:
     running = plane.submit(counting(tmp_path, f"before-{weather.name}", 20))
     plane.wait_for(running, "running")
-    line = plane.lines["worker-sql"]
+    line = plane.wires["worker-sql"]
 
     line.turn(weather)
     later = plane.submit(counting(tmp_path, f"during-{weather.name}", 5))
@@ -77,7 +77,7 @@ def test_a_worker_group_without_its_database_is_replaced_by_the_other(
 
 
 def test_jobs_move_on_while_nobody_reaches_the_broker(plane: Site, tmp_path: Path) -> None:
-    plane.lines["workers-redis"].turn(SILENT)
+    plane.wires["workers-redis"].turn(SILENT)
 
     job_id = plane.submit(counting(tmp_path, "no-broker", 5))
 
@@ -86,10 +86,10 @@ def test_jobs_move_on_while_nobody_reaches_the_broker(plane: Site, tmp_path: Pat
 
 
 def test_an_api_without_its_database_says_so_and_works_again_by_itself(plane: Site, tmp_path: Path) -> None:
-    plane.lines["api-sql"].turn(RESET)
+    plane.wires["api-sql"].turn(RESET)
     refused = plane.http("GET", "/v1/jobs")
 
-    plane.lines["api-sql"].turn(CLEAR)
+    plane.wires["api-sql"].turn(CLEAR)
 
     assert refused.status_code == 503
     assert refused.json()["type"].endswith("unavailable")
@@ -103,8 +103,9 @@ def apart(tmp_path: Path) -> Iterator[tuple[Site, FarNetwork]]:
     with ExitStack() as stack:
         stack.enter_context(own_network())
         network = stack.enter_context(far_network())
-        quick = {"SHUNTER_TIMING__UNREACHABLE_AFTER_S": "4"}
-        played = stack.enter_context(site(tmp_path / "data", "deployed", clouds=CLOUDS, network=network, **quick))
+        played = stack.enter_context(
+            site(tmp_path / "data", "deployed", clouds=CLOUDS, network=network, SHUNTER_TIMING__UNREACHABLE_AFTER_S="4")
+        )
         with played.database() as database:
             record.begin(database)
         played.stop("worker")

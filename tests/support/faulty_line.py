@@ -9,9 +9,12 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _LINGER_0 = struct.pack("ii", 1, 0)
 _PIECE = 65536
@@ -79,7 +82,7 @@ class FaultyLine:
         self._thread.join(5)
         self._loop.close()
 
-    def _call(self, work):  # type: ignore[no-untyped-def]  # whatever the coroutine returns
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _open(self) -> tuple[asyncio.Server, asyncio.Condition]:

@@ -134,7 +134,11 @@ def _template() -> Path:
     _give_away(folder)
     options = ("--username", _OWNER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync")
     subprocess.run(
-        [_program("initdb"), "--pgdata", str(folder), *options], check=True, capture_output=True, **_identity()
+        [_program("initdb"), "--pgdata", str(folder), *options],
+        check=True,
+        capture_output=True,
+        user=_owner(),
+        group=_owner(),
     )
     server = PostgresServer(folder, _free_port())
     _create_database(server)
@@ -168,12 +172,12 @@ def _spawn(server: PostgresServer) -> subprocess.Popen[bytes]:
     argv += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
-            argv, stdout=log, stderr=log, cwd="/", env={**os.environ, **server.environ}, **_identity()
+            argv, stdout=log, stderr=log, cwd="/", env={**os.environ, **server.environ}, user=_owner(), group=_owner()
         )
 
 
-def _identity() -> dict[str, str]:
-    return {"user": _OWNER, "group": _OWNER} if os.geteuid() == 0 else {}
+def _owner() -> str | None:
+    return _OWNER if os.geteuid() == 0 else None
 
 
 def _give_away(folder: Path) -> None:
