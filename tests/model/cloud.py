@@ -32,7 +32,7 @@ from model.processes import gate
 SIM: Final = Capabilities(
     idempotency="search_only",
     self_stop=SelfStop.ENDS_BILLING,
-    visibility_delay_s=5.0,
+    visibility_delay_s=9.0,
     readiness_deadline_s=60.0,
     scan_interval_s=5.0,
     create_timeout_s=10.0,

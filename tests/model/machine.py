@@ -56,8 +56,13 @@ class Attack(RuleBasedStateMachine):
         finally:
             self.world.close()
 
-    @initialize(kinds=st.lists(_KINDS, min_size=1, max_size=2), rounds=st.sampled_from([0, 0, 1, 3, 5, 7]))
-    def begin(self, kinds: list[str], rounds: int) -> None:
+    @initialize(
+        kinds=st.lists(_KINDS, min_size=1, max_size=2),
+        rounds=st.sampled_from([0, 0, 1, 3, 5, 7]),
+        first=st.sampled_from(["", "", "twin", "late", "lost_reply"]),
+    )
+    def begin(self, kinds: list[str], rounds: int, first: str) -> None:
+        self.world.cloud.faults["create"].append(first)
         for kind in kinds:
             self.world.submit(kind)
         self._guarded(lambda: self.world.live(rounds))
@@ -221,7 +226,7 @@ def attack(template: Path, *, examples: int, steps: int = 50, shrink: bool = Fal
         database=None,
         phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         print_blob=False,
     )
     run_state_machine_as_test(machine, settings=budget)

@@ -129,10 +129,19 @@ def _check_kept(world: World, agent: Agent) -> None:
         if one.type == "log"
     }
     require(6, set(kept) <= emitted, "there is output that nobody wrote")
-    points = world.database.read(lambda conn: metrics.arrivals(conn, agent.job_id, 0, limit=10_000))
-    known = Counter((point.generation, point.step) for point in points)
+    known = world.database.read(lambda conn: _points(conn, agent.job_id))
     steps = [(one.generation, point["step"]) for one in sent if one.type == "metrics" for point in one.data["points"]]
     require(6, all(known[step] == 1 for step in steps), f"of the points {steps} there are {known}")
+
+
+def _points(conn: Connection, job_id: str) -> Counter[tuple[int, int]]:
+    """How often each step of each generation is there."""
+    found: Counter[tuple[int, int]] = Counter()
+    behind = 0
+    while page := metrics.arrivals(conn, job_id, behind):
+        found.update((point.generation, point.step) for point in page)
+        behind = page[-1].number
+    return found
 
 
 def _check_costs(world: World, rows: list[NodeRow]) -> None:

@@ -12,7 +12,7 @@ from model.verdicts import Broken
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 150
+EXAMPLES = 100
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))

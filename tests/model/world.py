@@ -231,7 +231,7 @@ class World:
         for other in others:
             other.machine.partitioned = True
         agent.fail("node")
-        self.live(10)
+        self.live(16)
         for other in others:
             other.machine.partitioned = False
 
