@@ -42,6 +42,12 @@ def limited(marks: Path, name: str) -> dict[str, object]:
     return {**document, "limits": {**document["limits"], "max_duration_s": 1800, "max_cost_usd": 0.1}}
 
 
+def patient(marks: Path, name: str, lines: int) -> dict[str, object]:
+    """A job that may wait for ever: by a clock that is set forward it waits for hours."""
+    document = counting(marks, name, lines)
+    return {**document, "limits": {**document["limits"], "max_queue_s": None}}
+
+
 @pytest.mark.parametrize("ahead_s", [AHEAD_S, BEHIND_S], ids=["ahead", "behind"])
 @pytest.mark.parametrize("roles", [("api", "api-2"), ("worker", "worker-2"), ("api", "worker")], ids="+".join)
 def test_a_clock_of_the_service_that_is_set_stops_no_training(
@@ -77,11 +83,11 @@ def test_a_clock_of_a_node_that_is_set_stops_no_training(ahead_s: float, plane: 
 def test_leases_survive_a_clock_of_the_database_that_is_set(ahead_s: float, plane: Site, tmp_path: Path) -> None:
     """Its clock is the one that leases are counted by. Set back, it may hold things up until it is right again; what a
     jump leaves behind stands in nobody's way after that."""
-    before = plane.submit(counting(tmp_path, f"before-{ahead_s:.0f}", 20))
+    before = plane.submit(patient(tmp_path, f"before-{ahead_s:.0f}", 20))
     plane.wait_for(before, "running")
 
     plane.set_clock("postgres", ahead_s)
-    during = plane.submit(counting(tmp_path, f"during-{ahead_s:.0f}", 3))
+    during = plane.submit(patient(tmp_path, f"during-{ahead_s:.0f}", 3))
     time.sleep(STEP_LEASE_S)
     plane.set_clock("postgres", 0.0)
 

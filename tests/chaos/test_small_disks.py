@@ -97,12 +97,14 @@ def test_a_node_that_can_write_no_record_ends_no_training_and_tells_its_end_late
     """A limit on its files stands for the disk: a full disk still has room in the journal's last block."""
     plane = cramped.plane
     quiet = counting(cramped.marks, "journal", 1)
-    command = ["/bin/sh", "-c", f"sleep 3; echo done >>{cramped.marks}/journal.done"]
+    waits = f"while [ ! -e {cramped.marks}/journal.gate ]; do sleep 0.1; done; echo done >>{cramped.marks}/journal.done"
+    command = ["/bin/sh", "-c", waits]
     job_id = plane.submit({**quiet, "workload": {**quiet["workload"], "command": command}})
     plane.wait_for(job_id, "running")
     ((_, agent),) = plane.agents().items()
     (journal,) = [path for path in plane.data_dir.glob(JOURNALS) if plane.agent_of(path.parents[1]) == agent]
     resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size, resource.RLIM_INFINITY))
+    (cramped.marks / "journal.gate").touch()
 
     wait_until(lambda: (cramped.marks / "journal.done").exists(), timeout_s=30, description="the program is done")
     time.sleep(FULL_FOR_S)
