@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
-from shunter_providers.machine import folders, processes
 from shunter_service.up import broker
 from shunter_store.database import Database
 from shunter_store.settings import DataSettings
@@ -192,10 +191,6 @@ class Site(ControlPlane):
             if folder.token == token:
                 with suppress(FileNotFoundError):
                     set_clock(folder.path, ahead_s)
-
-    def agent_of(self, folder: Path) -> processes.ProcessIdentity | None:
-        """The agent of the node in this folder, dead or alive."""
-        return folders.NodeFolder(folder).agent()
 
     # --- plumbing ----------------------------------------------------------------------------------------------
 
