@@ -38,4 +38,9 @@ def _load(name: str) -> ModuleType:
 
 Point = Any
 """`benchmarks/planner/published.py::Point`."""
-POINTS: list[Point] = _load("published").read_points(FOLDER / "reference_points.csv")
+_READER = _load("published")
+read_rows = _READER.read_rows
+"""`benchmarks/planner/published.py::read_rows`."""
+POINTS: list[Point] = _READER.read_points(FOLDER / "reference_points.csv")
+LIMITS: list[Point] = _READER.read_points(FOLDER / "out_of_memory.csv")
+"""Runs that ran out of memory, and some that ran on the same cards."""

@@ -1,6 +1,10 @@
-"""The few constants of the time model: shares of peaks that real kernels reach. Each says where its value is from.
+"""The few constants of the time model: shares of peaks that real kernels reach. Each says what bounds its value.
 
-They were set from what kernels are known to reach and then compared with published runs (`benchmarks/planner`); each
+How they were found: what kernels are known to reach (the prior at each) gave the range; within it the shares of
+products and attention and the passes over memory were taken from a grid search over the published runs of
+`benchmarks/planner/reference_points.csv`, and rounded. They are therefore fitted to the very runs that they are
+compared with. What they are worth on runs that they never saw is the "leave one group out" line of
+`docs/notes/planner.md` (median 5.3 %, 90th percentile 11.7 %, largest 32.5 %), not the table of all runs above it. Each
 concerns a kind of kernel or of machine, none a model or a run.
 """
 
