@@ -24,6 +24,8 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "ssh": "real sshd on hosts in network namespaces",
     "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
     "runpod": "a stateful fake of its API v2 over HTTP, the whole kit; jobs with real agents",
+    "vast": "a stateful fake of its API over HTTP, the whole kit; not verified: its words for want of credit and for a "
+    "bid that is too low, and how an image's sshd takes the host key",
 }
 """Every plugin has a row. `whole kit`: every fault of `shunter_providers.testing`."""
 
