@@ -276,17 +276,19 @@ def market(count: int, seed: int = 1) -> Sequence[Candidate]:
     return found
 
 
-def test_five_thousand_offers_are_planned_within_a_fifth_of_a_second_of_this_process() -> None:
+@pytest.mark.parametrize("gpus", [8, {"min": 4, "max": 64}])
+def test_five_thousand_offers_are_planned_within_a_fifth_of_a_second_of_this_process(gpus: Any) -> None:
     offers, facts = market(5000), Facts(instances=tuple(f"p{number}" for number in range(20)))
+    spec = document(resources={"gpus": gpus, "capacity": "spot_then_on_demand"})
     spent = []
 
     for _ in range(5):
         began = time.process_time()
-        answer = plan(document(), offers, facts, History())
+        answer = plan(spec, offers, facts, History())
         spent.append(time.process_time() - began)
 
     assert isinstance(answer, Plan)
-    assert min(spent) < 0.4  # 0.09 s on a quiet machine; another one may be half as fast
+    assert min(spent) < 0.4  # 0.04 and 0.13 s on a quiet machine; another one may be half as fast
 
 
 def test_only_some_of_many_rejections_are_kept_and_all_are_counted() -> None:

@@ -17,14 +17,14 @@ from shunter_schemas.resources import GangShape
 from shunter_schemas.states import Reason
 from shunter_schemas.training import TrainingWorkload
 
-from shunter_planner.fitting import fit, gangs_of, slots_of
+from shunter_planner.fitting import gangs_of, slots_of
 from shunter_planner.limits import beyond_limits, limit_notes
-from shunter_planner.matching import mismatch
 from shunter_planner.models.document import Known, Unknown, model_of
 from shunter_planner.search.choice import alternatives, cheapest_of_each_kind, choose
-from shunter_planner.search.machines import Machine, machine_of
+from shunter_planner.search.machines import Machine
+from shunter_planner.search.places import places_of
 from shunter_planner.search.quotes import Place, Quote, quote
-from shunter_planner.search.sizing import Sized, TooLarge, size
+from shunter_planner.search.sizing import Sized, Sizer, TooLarge
 from shunter_planner.values import Alternative, Candidate, Facts, History, Plan, Refusal, Rejection
 
 _MOST_THREADS: Final = 16
@@ -58,9 +58,9 @@ def plan(document: JobSpec, offers: Sequence[Candidate], facts: Facts, history: 
         for entry in facts.unavailable
         if not document.placement.providers or entry.instance in document.placement.providers
     ]
-    places = _places(document, offers, facts, gangs, rejected)
+    places = cheapest_of_each_kind(places_of(document, offers, facts, gangs, rejected))
     model = facts.model or model_of(document.workload)
-    quotes = _quotes(document, cheapest_of_each_kind(places), model, rejected)
+    quotes = _quotes(document, places, model, rejected)
     if not quotes:
         return _refuse(rejected, facts)
     chosen = choose(document, quotes)
@@ -68,57 +68,18 @@ def plan(document: JobSpec, offers: Sequence[Candidate], facts: Facts, history: 
     return _make_plan(document, chosen, others, model, rejected)
 
 
-def _places(
-    document: JobSpec,
-    offers: Sequence[Candidate],
-    facts: Facts,
-    gangs: Sequence[GangShape],
-    rejected: list[Rejection],
-) -> list[Place]:
-    """Where the gang could go; what is in the way elsewhere is added to `rejected`."""
-    found = []
-    for candidate in offers:
-        places = _judge(document, candidate, facts, gangs)
-        if isinstance(places, Rejection):
-            rejected.append(places)
-        else:
-            found += places
-    return found
-
-
-def _judge(
-    document: JobSpec, candidate: Candidate, facts: Facts, gangs: Sequence[GangShape]
-) -> list[Place] | Rejection:
-    if (rejection := mismatch(document, candidate)) is not None:
-        return rejection
-    verdicts = [fit(document, candidate, gang) for gang in gangs]
-    shapes = [verdict for verdict in verdicts if not isinstance(verdict, Rejection)]
-    if not shapes:
-        refusals = [verdict for verdict in verdicts if isinstance(verdict, Rejection)]
-        return next((verdict for verdict in refusals if not verdict.final), refusals[0])
-    offer, shared = candidate.offer, candidate.shared_host
-    if block := next((block for block in facts.blocks if block.covers(candidate)), None):
-        return Rejection(candidate.instance, offer.instance_type, offer.region, "blocked", block.detail, final=False)
-    return [
-        Place(
-            candidate,
-            shape,
-            machine_of(offer, shape.slot_kind, shape.num_nodes, shape.ranks_per_node, shared_host=shared),
-        )
-        for shape in shapes
-    ]
-
-
 def _quotes(
     document: JobSpec, places: Sequence[Place], model: Known | Unknown, rejected: list[Rejection]
 ) -> list[Quote]:
     """What each place would take; each kind of machine is sized once."""
+    trains = isinstance(document.workload, TrainingWorkload)
+    sizer = Sizer(document, model) if trains and isinstance(model, Known) else None
     sizes: dict[Machine, Sized | TooLarge | None] = {}
     found = []
     for place in places:
         machine = place.machine
         if machine not in sizes:
-            sizes[machine] = _size(document, model, machine)
+            sizes[machine] = None if sizer is None else sizer.size(machine)
         sized = sizes[machine]
         if isinstance(sized, TooLarge):
             rejected.append(_rejection(place, "gpu_memory_needed", sized.detail))
@@ -131,12 +92,6 @@ def _quotes(
         else:
             rejected.append(_rejection(place, *beyond))
     return found
-
-
-def _size(document: JobSpec, model: Known | Unknown, machine: Machine) -> Sized | TooLarge | None:
-    if isinstance(model, Unknown) or not isinstance(document.workload, TrainingWorkload):
-        return None
-    return size(document, model, machine)
 
 
 def _rejection(place: Place, reason: str, detail: str) -> Rejection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shunter_schemas.job import JobSpec
@@ -16,7 +16,7 @@ ALIKE: Final = 1.01
 MOST_ALTERNATIVES: Final = 4
 
 
-def cheapest_of_each_kind(found: Sequence[Place]) -> list[Place]:
+def cheapest_of_each_kind(found: Iterable[Place]) -> list[Place]:
     """Of offers of the same hardware only the cheapest can win under any objective: the others are dominated.
 
     Those that cost alike stay, so that it is not a hair of the price which decides between them.

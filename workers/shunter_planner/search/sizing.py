@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shunter_schemas.job import JobSpec
 from shunter_schemas.training import TrainingWorkload
@@ -28,8 +28,8 @@ CPU_BASE_BYTES: Final = 0.6 * GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One way to run the training on a machine."""
+class Draft:
+    """One way to cut the training on a machine, whether it fits or not."""
 
     spread: Spread
     strategy: Mapping[str, Any]
@@ -39,12 +39,18 @@ class Option:
     """0: not known."""
     host_gib: float
     """Main memory for each rank; 0: not known."""
-    time: StepTime
 
     @property
     def need_gib(self) -> float:
         """The peak of one rank."""
         return self.memory.total / GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Draft):
+    """One way to run the training on a machine."""
+
+    time: StepTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +70,74 @@ class TooLarge:
     detail: str
 
 
-def size(document: JobSpec, known: Known, machine: Machine) -> Sized | TooLarge:
-    """The best option for this machine; the simplest strategy unless another is clearly faster."""
-    workload = document.workload
-    assert isinstance(workload, TrainingWorkload), "scripts distribute themselves"
-    trial = _Trial(workload, known, recipe_of(workload), machine)
-    spreads = spreads_of(document, machine.world, machine.per_node)
-    fitting: list[Option] = []
-    closest: list[Option] = []
-    for spread, strategy in spreads:
-        if is_offloaded(spread) and fitting:
-            continue  # slower by far: only where nothing else goes
-        found = trial.options(spread, strategy)
-        good = [option for option in found if _fits(option, ROOM)]
-        fitting += [min(good, key=_step_s)] if good else []
-        closest += found
-    if fitting:
-        return _simplest(fitting, automatic=document.strategy.kind == "auto")
-    return _last_resort(closest, trial, automatic=document.strategy.kind == "auto")
+class Sizer:
+    """Sizes one training on many machines. What machines have in common is computed once: memory depends on how the
+    ranks lie, not on which GPUs they have or what joins them."""
+
+    def __init__(self, document: JobSpec, known: Known) -> None:
+        assert isinstance(document.workload, TrainingWorkload), "scripts distribute themselves"
+        self._document, self._known = document, known
+        self._workload, self._recipe = document.workload, recipe_of(document.workload)
+        self._asked: dict[_Ranks, list[_Way]] = {}
+        self._automatic: dict[_Ranks, list[_Way]] = {}
+
+    def size(self, machine: Machine) -> Sized | TooLarge:
+        """The best option for this machine; the simplest strategy unless another is clearly faster."""
+        trial = _Trial(self._known, self._recipe, machine)
+        fitting: list[Option] = []
+        closest: list[Draft] = []
+        for way in self._ways(machine):
+            if is_offloaded(way.spread) and fitting:
+                continue  # slower by far: only where nothing else goes
+            found = trial.drafts(way)
+            good = [trial.option(draft) for draft in found if _fits(draft, ROOM)]
+            fitting += [min(good, key=_step_s)] if good else []
+            closest += found
+        automatic = self._document.strategy.kind == "auto"
+        if fitting:
+            return _simplest(fitting, automatic=automatic)
+        return self._last_resort(closest, trial, automatic=automatic)
+
+    def _last_resort(self, closest: Sequence[Draft], trial: _Trial, *, automatic: bool) -> Sized | TooLarge:
+        """What the user fixed goes on unless it surely cannot; what we would choose does not."""
+        smallest = min(closest, key=lambda draft: draft.need_gib)
+        if not automatic and (_fits(smallest, SURELY_TOO_LARGE) or not self._known.shape.is_exact):
+            words = f"tight: predicted to need {smallest.need_gib:.1f} of {smallest.available_gib:.1f} GiB"
+            return Sized(trial.option(smallest), f"asked for; {words}", (), is_tight=True)
+        way_out = None if automatic else self._first_that_fits(trial)
+        return TooLarge(_too_large(closest[0], smallest, way_out, trial.machine))
+
+    def _first_that_fits(self, trial: _Trial) -> Option | None:
+        """What `auto` would take in the place of a strategy that does not fit."""
+        ranks = _ranks(trial.machine)
+        if ranks not in self._automatic:
+            self._automatic[ranks] = self._laid_out(automatic_spreads(ranks.world, ranks.per_node), ranks)
+        for way in self._automatic[ranks]:
+            good = [trial.option(draft) for draft in trial.drafts(way) if _fits(draft, ROOM)]
+            if good:
+                return min(good, key=_step_s)
+        return None
+
+    def _ways(self, machine: Machine) -> list[_Way]:
+        ranks = _ranks(machine)
+        if ranks not in self._asked:
+            spreads = spreads_of(self._document, ranks.world, ranks.per_node)
+            self._asked[ranks] = self._laid_out(spreads, ranks)
+        return self._asked[ranks]
+
+    def _laid_out(self, spreads: Sequence[tuple[Spread, Mapping[str, Any]]], ranks: _Ranks) -> list[_Way]:
+        workload = self._workload
+        asked, per_rank = workload.activation_checkpointing, workload.batch.global_size // ranks.world
+        kinds: Sequence[Checkpointing] = ("none", "selective", "full") if asked == "auto" else (asked,)
+        sizes = divisors(per_rank) if workload.batch.micro_size == "auto" else [workload.batch.micro_size]
+        ladders = [[Cut(micro, per_rank // micro, kind) for micro in sizes] for kind in kinds]
+
+        def memory(spread: Spread, cut: Cut) -> Memory:
+            return peak_memory(self._known.shape, self._known.positions, self._recipe, spread, cut, on_gpu=ranks.on_gpu)
+
+        return [
+            _Way(spread, strategy, [_Ladder(spread, cuts, memory) for cuts in ladders]) for spread, strategy in spreads
+        ]
 
 
 def divisors(number: int) -> list[int]:
@@ -90,53 +146,78 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // part for part in small)}, reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
+class _Ranks(NamedTuple):
+    """How ranks lie: what strategies, cuts and memory depend on besides the document."""
+
+    world: int
+    per_node: int
+    on_gpu: bool
+
+
+def _ranks(machine: Machine) -> _Ranks:
+    return _Ranks(machine.world, machine.per_node, machine.gpu_model is not None)
+
+
+class _Ladder:
+    """The cuts of one kind of checkpointing, from the largest micro-batch to the smallest, with what each needs."""
+
+    def __init__(self, spread: Spread, cuts: Sequence[Cut], memory: Callable[[Spread, Cut], Memory]) -> None:
+        self._spread, self._cuts, self._memory = spread, cuts, memory
+        self._known: list[tuple[Cut, Memory]] = []
+
+    def __iter__(self) -> Iterator[tuple[Cut, Memory]]:
+        yield from self._known
+        for cut in self._cuts[len(self._known) :]:
+            self._known.append((cut, self._memory(self._spread, cut)))
+            yield self._known[-1]
+
+
+class _Way(NamedTuple):
+    """A strategy on ranks that lie in one way."""
+
+    spread: Spread
+    strategy: Mapping[str, Any]
+    ladders: Sequence[_Ladder]
+    """Of each kind of checkpointing."""
+
+
 class _Trial:
-    workload: TrainingWorkload
-    known: Known
-    recipe: Recipe
-    machine: Machine
+    """One machine."""
 
-    def options(self, spread: Spread, strategy: Mapping[str, Any]) -> list[Option]:
+    def __init__(self, known: Known, recipe: Recipe, machine: Machine) -> None:
+        self._known, self._recipe, self.machine = known, recipe, machine
+        self._gpu = machine.gpu
+        on_cpus_gib = max(0.0, machine.host_gib - CPU_BASE_BYTES / GIB)
+        self._room_gib = on_cpus_gib if self._gpu is None else self._gpu.memory_gib
+
+    def drafts(self, way: _Way) -> list[Draft]:
         """Of each kind of checkpointing the largest micro-batch that fits, or the smallest if none does."""
-        return [self._largest(spread, strategy, checkpointing) for checkpointing in self._checkpointings()]
+        return [self._largest(way, ladder) for ladder in way.ladders]
 
-    def _largest(self, spread: Spread, strategy: Mapping[str, Any], checkpointing: Checkpointing) -> Option:
-        for cut in (cuts := self._cuts(checkpointing)):
-            memory = self._memory(spread, cut)
-            if cut is cuts[-1] or _within(memory, self._room_gib(), self.machine.host_gib, ROOM):
-                time = self._time(spread, cut)
-                return Option(spread, strategy, cut, memory, self._room_gib(), self.machine.host_gib, time)
-        raise AssertionError("a batch has a divisor")
+    def option(self, draft: Draft) -> Option:
+        """The same with the time of its step."""
+        time = self._time(draft.spread, draft.cut)
+        return Option(
+            draft.spread, draft.strategy, draft.cut, draft.memory, draft.available_gib, draft.host_gib, time=time
+        )
 
-    def _checkpointings(self) -> Sequence[Checkpointing]:
-        asked = self.workload.activation_checkpointing
-        return ("none", "selective", "full") if asked == "auto" else (asked,)
-
-    def _cuts(self, checkpointing: Checkpointing) -> list[Cut]:
-        """From the largest micro-batch to the smallest."""
-        per_rank = self.workload.batch.global_size // self.machine.world
-        asked = self.workload.batch.micro_size
-        sizes = divisors(per_rank) if asked == "auto" else [asked]
-        return [Cut(micro, per_rank // micro, checkpointing) for micro in sizes]
-
-    def _memory(self, spread: Spread, cut: Cut) -> Memory:
-        shape, positions = self.known.shape, self.known.positions
-        return peak_memory(shape, positions, self.recipe, spread, cut, on_gpu=self.machine.gpu is not None)
-
-    def _room_gib(self) -> float:
-        gpu, host_gib = self.machine.gpu, self.machine.host_gib
-        return gpu.memory_gib if gpu is not None else max(0.0, host_gib - CPU_BASE_BYTES / GIB)
+    def _largest(self, way: _Way, ladder: _Ladder) -> Draft:
+        found = None
+        for found in ladder:
+            if _within(found[1], self._room_gib, self.machine.host_gib, ROOM):
+                break
+        assert found is not None, "a batch has a divisor"
+        return Draft(way.spread, way.strategy, *found, self._room_gib, self.machine.host_gib)
 
     def _time(self, spread: Spread, cut: Cut) -> StepTime:
-        shape, positions, gpu = self.known.shape, self.known.positions, self.machine.gpu
-        if gpu is None:
+        shape, positions = self._known.shape, self._known.positions
+        if self._gpu is None:
             return cpu_step_time(shape, positions, cut, spread.world, self.machine.threads)
-        return step_time(shape, positions, self.recipe, spread, cut, gpu, fabric_of(self.machine.interconnect))
+        return step_time(shape, positions, self._recipe, spread, cut, self._gpu, fabric_of(self.machine.interconnect))
 
 
-def _fits(option: Option, room: float) -> bool:
-    return _within(option.memory, option.available_gib, option.host_gib, room)
+def _fits(draft: Draft, room: float) -> bool:
+    return _within(draft.memory, draft.available_gib, draft.host_gib, room)
 
 
 def _within(memory: Memory, available_gib: float, host_gib: float, room: float) -> bool:
@@ -168,32 +249,12 @@ def _why(best: Option, simplest: Option, others: Sequence[Option]) -> str:
     return f"{100 * gain:.0f} % faster than {simplest.spread.name}{_checkpointed(simplest)}, which fits too: {needs}"
 
 
-def _checkpointed(option: Option) -> str:
+def _checkpointed(option: Draft) -> str:
     kind = option.cut.checkpointing
     return "" if kind == "none" else f" with {kind} activation checkpointing"
 
 
-def _last_resort(closest: Sequence[Option], trial: _Trial, *, automatic: bool) -> Sized | TooLarge:
-    """What the user fixed goes on unless it surely cannot; what we would choose does not."""
-    smallest = min(closest, key=lambda option: option.need_gib)
-    if not automatic and (_fits(smallest, SURELY_TOO_LARGE) or not trial.known.shape.is_exact):
-        words = f"tight: predicted to need {smallest.need_gib:.1f} of {smallest.available_gib:.1f} GiB"
-        return Sized(smallest, f"asked for; {words}", (), is_tight=True)
-    way_out = None if automatic else _first_that_fits(trial)
-    return TooLarge(_too_large(closest[0], smallest, way_out, trial.machine))
-
-
-def _first_that_fits(trial: _Trial) -> Option | None:
-    """What `auto` would take in the place of a strategy that does not fit."""
-    machine = trial.machine
-    for spread, strategy in automatic_spreads(machine.world, machine.per_node):
-        good = [option for option in trial.options(spread, strategy) if _fits(option, ROOM)]
-        if good:
-            return min(good, key=_step_s)
-    return None
-
-
-def _too_large(first: Option, smallest: Option, way_out: Option | None, machine: Machine) -> str:
+def _too_large(first: Draft, smallest: Draft, way_out: Draft | None, machine: Machine) -> str:
     """`needs 94.2 GiB of 80: 61.4 activations; with full activation checkpointing 71.8; fsdp would need 30.1`."""
     size, part = max((value, name) for name, value in first.memory.parts_gib().items())
     of = f"{first.available_gib:.1f}" + (f" ({machine.gpu_model})" if machine.gpu_model else "")
@@ -210,12 +271,12 @@ def _too_large(first: Option, smallest: Option, way_out: Option | None, machine:
     return "; ".join(told)
 
 
-def _differently(first: Option, smallest: Option) -> str:
+def _differently(first: Draft, smallest: Draft) -> str:
     checkpointed = _checkpointed(smallest).strip()
     if smallest.spread == first.spread:
         return checkpointed or f"with a micro-batch of {smallest.cut.micro_size}"
     return f"with {smallest.spread.name} {checkpointed}".strip()
 
 
-def _offloads_too_much(option: Option) -> bool:
+def _offloads_too_much(option: Draft) -> bool:
     return bool(option.host_gib) and option.memory.host > ROOM * option.host_gib * GIB
