@@ -1,0 +1,89 @@
+"""What the fake of EC2 has on its shelves: types and images as they are described, and filters over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from support.clouds.aws_wire import Query, refused
+
+
+def kind(name: str, gpus: int, model: str = "", mib: int = 0, cpus: int = 8, **more: Any) -> dict[str, Any]:
+    """An instance type as it is described."""
+    shown: dict[str, Any] = {
+        "instanceType": name,
+        "currentGeneration": True,
+        "supportedUsageClasses": more.pop("sold_as", ["on-demand", "spot"]),
+        "processorInfo": {"supportedArchitectures": [more.pop("architecture", "x86_64")]},
+        "vCpuInfo": {"defaultVCpus": cpus},
+        "memoryInfo": {"sizeInMiB": cpus * 4096},
+        "networkInfo": {"efaSupported": gpus > 1},
+    }
+    if model:
+        one = {
+            "name": model,
+            "manufacturer": more.pop("maker", "NVIDIA"),
+            "count": gpus,
+            "memoryInfo": {"sizeInMiB": mib},
+        }
+        shown["gpuInfo"] = {"gpus": [one], "totalGpuMemoryInMiB": gpus * mib}
+    return {**shown, **more}
+
+
+def image(id_: str, day: str) -> dict[str, Any]:
+    """One of the vendor's, made that day."""
+    return {
+        "imageId": id_,
+        "imageState": "available",
+        "imageOwnerAlias": "amazon",
+        "architecture": "x86_64",
+        "name": f"Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) {day}",
+        "rootDeviceName": "/dev/sda1",
+        "blockDeviceMapping": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 75}}],
+        "creationDate": f"{day[:4]}-{day[4:6]}-{day[6:]}T00:00:00.000Z",
+    }
+
+
+def chosen(
+    query: Query, rows: Sequence[dict[str, Any]], facts: Callable[[dict[str, Any]], Mapping[str, str]]
+) -> list[dict[str, Any]]:
+    """Those that every filter fits; a filter that is not known is refused, as EC2 does."""
+    found = []
+    for row in rows:
+        known = facts(row)
+        for name, values in query.filters().items():
+            if name not in known and not name.startswith("tag:"):
+                raise refused(400, "InvalidParameterValue", f"The filter '{name}' is invalid")
+            if not any(fnmatchcase(known.get(name, ""), value) for value in values):
+                break
+        else:
+            found.append(row)
+    return found
+
+
+def kind_facts(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """What a type or its price can be chosen by."""
+    architectures = row.get("processorInfo", {}).get("supportedArchitectures", [""])
+    return {"instance-type": row["instanceType"], "processor-info.supported-architecture": architectures[0]}
+
+
+def reservation_facts(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """What a reservation can be chosen by."""
+    return {"state": row["state"], "instance-type": row["instanceType"]}
+
+
+def image_facts(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """What an image can be chosen by."""
+    return {"name": row["name"], "state": row["imageState"], "architecture": row["architecture"]}
+
+
+def group_facts(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """What a security group can be chosen by."""
+    return {"group-name": row["groupName"], "vpc-id": row["vpcId"]}
+
+
+def instance_facts(row: Mapping[str, Any]) -> Mapping[str, str]:
+    """What an instance can be chosen by."""
+    tags = {f"tag:{tag['key']}": tag["value"] for tag in row["tagSet"]}
+    return {"instance-state-name": row["instanceState"]["name"], **tags}
