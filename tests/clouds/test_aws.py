@@ -208,7 +208,10 @@ async def test_reserved_capacity_is_offered_as_far_as_it_goes_and_used_where_it_
     cloud.reservations = [dict(BLOCK)]
     provider = aws(cloud)
     offer = await an_offer(provider, "reserved")
-    handle = await provider.create(await an_intent(provider, offer=offer))
+    intent = await an_intent(provider, offer=offer)
+    handle = await provider.create(intent)
+    await wait_for(provider, handle, NodeCondition.RUNNING, 10)
+    again = await provider.create(intent)
 
     refused = await refusal_of(provider, await an_intent(provider, offer=offer))
 
@@ -217,6 +220,7 @@ async def test_reserved_capacity_is_offered_as_far_as_it_goes_and_used_where_it_
     assert said["Placement.AvailabilityZone"] == "us-east-1c"
     assert said["InstanceMarketOptions.MarketType"] == "capacity-block"
     assert (refused.fault, refused.may_have_created) == (Fault.NO_CAPACITY, False)
+    assert again == handle
     assert [f"us-east-1/{node.id}" for node in cloud.nodes()] == [handle]
 
 

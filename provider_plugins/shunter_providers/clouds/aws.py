@@ -143,6 +143,8 @@ class AwsProvider(SyncProvider[Ec2]):
         region = intent.offer.region
         options = read_options(intent, AwsOptions, self.instance.name)
         keys = cloud_init(replace(intent, launch=Launch((), {})), largest_bytes=_USER_DATA_BYTES)
+        if intent.offer.capacity == "reserved" and (known := self._find(client, region, intent.token)):
+            return known  # the reservation has no more room once it is in
         place = self._place(client, intent, options)
         try:
             answer = client.ask(region, "RunInstances", order(intent, place, keys, self._settings, options))

@@ -67,7 +67,7 @@ class AwsSettings(CloudSettings):
     regions: Annotated[
         tuple[_Region, ...], BeforeValidator(_split), Field(min_length=1), Variables("AWS_REGION", "AWS_DEFAULT_REGION")
     ] = ("us-east-1",)
-    """Where nodes may be made; several with commas between."""
+    """Where nodes may be made, and are looked for; several with commas between. Take out none that still has some."""
     base_url: Annotated[BaseUrl | None, Variables("AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL")] = None
     """One address for all regions; None: the vendor's own."""
     image_name: str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *"
