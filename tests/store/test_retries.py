@@ -153,7 +153,7 @@ def test_deleting_a_job_forgets_its_record_and_leaves_the_ledger(database: Datab
 
     database.write(lambda conn: deletion.delete(conn, job.id))
 
-    assert rows_of(database, job.id) == {"nodes": 1}
+    assert rows_of(database, job.id) == {"nodes": 1, "payers": 1}
     assert database.read(lambda conn: ledger.of_job(conn, job.id))[0].state is NodeState.GONE
     assert swept(database) == [([], f"{job.id}/", [])]
 
