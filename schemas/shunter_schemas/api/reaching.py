@@ -27,14 +27,18 @@ class ShellRequest(Part):
     )
     rank: int = Field(default=0, ge=0, description="The node of this rank of the job.", examples=[0])
     duration_s: float = Field(
-        default=3600, ge=60, le=86_400, description="How long the key lets one in; a shell that is open stays open."
+        default=3600,
+        ge=60,
+        le=86_400,
+        description="How long the key lets one in; a shell that is open stays open.",
+        examples=[600],
     )
 
 
 class NodeCall(Answer):
     """Something that was asked of a node through the connection that a worker holds to it."""
 
-    id: str = Field(examples=["ncl_01kb9m4t8zq3v5x7y9a1c3e5g7"])
+    id: str = Field(description="The call's id.", examples=["ncl_01kb9m4t8zq3v5x7y9a1c3e5g7"])
     kind: Literal["shell", "peek"] = Field(
         description="`shell`: let a key log in; `peek`: show the agent's own files.", examples=["shell"]
     )
@@ -43,7 +47,7 @@ class NodeCall(Answer):
     )
     node: str = Field(description="The node's id.", examples=["nod_01kb9m4t8zq3v5x7y9a1c3e5g7"])
     node_rank: int = Field(description="The node's place in the gang.", examples=[0])
-    asked_at: Timestamp = Field(examples=["2026-11-30T04:53:15.000Z"])
+    asked_at: Timestamp = Field(description="When it was asked.", examples=["2026-11-30T04:53:15.000Z"])
     answer: dict[str, Any] | None = Field(
         default=None,
         description="Of a shell: `host`, `port`, `user`, `host_keys`, `folder`, `via` (a jump host, or null).",
@@ -55,14 +59,14 @@ class NodeCall(Answer):
 class NodeCalls(Answer):
     """Calls of several nodes."""
 
-    items: tuple[NodeCall, ...] = Field(examples=[[]])
+    items: tuple[NodeCall, ...] = Field(description="One for each node, by rank.", examples=[[]])
 
 
 class DebugReport(Answer):
     """Everything that the service knows of a job, for whoever looks for a fault. Secrets are taken out."""
 
-    job_id: str = Field(examples=["job_01kb9m4t8zq3v5x7y9a1c3e5g7"])
-    collected_at: Timestamp = Field(examples=["2026-11-30T04:53:15.000Z"])
+    job_id: str = Field(description="The job's id.", examples=["job_01kb9m4t8zq3v5x7y9a1c3e5g7"])
+    collected_at: Timestamp = Field(description="When this was read.", examples=["2026-11-30T04:53:15.000Z"])
     versions: dict[str, str] = Field(
         description="Of the service and of what it is made of.", examples=[{"shunter": "0.1.0"}]
     )
