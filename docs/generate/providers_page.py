@@ -25,6 +25,8 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "digitalocean": "a stateful fake of its API v2 over HTTP, the whole kit; not verified: its words for want of "
     "money, and that root's password does not ask to be changed",
     "aws": "a stateful fake of EC2's query API over HTTP that checks signatures, the whole kit",
+    "gcp": "a stateful fake of the Compute API v1 over HTTP that checks the sign-in's signature, the whole kit; not "
+    "verified: its words for want of billing",
     "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
     "runpod": "a stateful fake of its API v2 over HTTP, the whole kit; jobs with real agents",
     "vast": "a stateful fake of its API over HTTP, the whole kit; not verified: its words for want of credit and for a "

@@ -1,0 +1,242 @@
+"""Google Cloud: virtual machines of Compute Engine, driven over libcloud's connection and sign-in (`gce`).
+
+An offer's region is a zone, for capacity is a zone's. A node's name is its token and its create call bears a
+`requestId` made of it, so that one sent again makes nothing more. The call is answered by an operation, and a lack of
+capacity stands only there: it is waited for a moment, and looked up again wherever a node is missing. The API tells no
+prices; they are those of the bundled catalogue, or the operator's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+from shunter_providers import catalogue
+from shunter_providers.clouds.gce import Gce, Tokens, failure_of
+from shunter_providers.clouds.gce_nodes import fate_of, offers_of, order, quotas_of, region_of, view_of
+from shunter_providers.clouds.gce_settings import GoogleCloudOptions, GoogleCloudSettings, account_of
+from shunter_providers.clouds.naming import looks_like, token_of
+from shunter_providers.clouds.options import read_options
+from shunter_providers.clouds.reading import Fields
+from shunter_providers.contract import (
+    Capabilities,
+    Fault,
+    Identity,
+    Instance,
+    Intent,
+    NodeCondition,
+    NodeView,
+    Offer,
+    OfferQuery,
+    ProviderError,
+    Rate,
+    Scope,
+    SelfStop,
+)
+from shunter_providers.pacing import OwnPacer, bucket_of
+from shunter_providers.plugin_settings import read_settings
+from shunter_providers.sync_provider import SyncProvider
+
+_T = TypeVar("_T")
+
+_PACING: Final = (Rate(20, 1.0),)
+_WAITS_AT_MOST_S: Final = 5.0
+_HANDLE: Final = r"[a-z]+(-[a-z]+)+[0-9]+-[a-z]/[a-z][a-z0-9-]{0,62}"
+"""Zone and name."""
+_REQUESTS: Final = uuid.UUID("6f0c1f5e-54f8-4f3b-9a44-0f0e1d6c7a52")
+"""The namespace of our `requestId`s."""
+
+
+class GoogleCloudProvider(SyncProvider[Gce]):
+    """Nodes of one project."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        bootstrap="ssh",
+        idempotency="token",
+        kinds=("vm",),
+        capacities=("on_demand", "spot"),
+        price_source="catalogue",
+        fabric="ethernet",
+        pacing=_PACING,
+        options=tuple(GoogleCloudOptions.model_fields),
+        self_stop=SelfStop.STOPS_COMPUTE,
+        visibility_delay_s=30.0,
+        readiness_deadline_s=900.0,
+        scan_interval_s=20.0,
+        create_timeout_s=60.0,
+    )
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__()
+        settings = self._settings = read_settings(instance, GoogleCloudSettings)
+        if not settings.credentials_file and settings.credentials is None:
+            detail = "set credentials_file (the variable GOOGLE_APPLICATION_CREDENTIALS) to the path of a service"
+            whole = f"providers.{instance.name}: {detail} account's key, or credentials to its JSON"
+            raise ProviderError(Fault.INVALID, whole)
+        object.__setattr__(self, "capabilities", settings.adjusted(self.capabilities))  # of this instance alone
+        self._name = instance.name
+        credential = settings.credentials.get_secret_value() if settings.credentials else settings.credentials_file
+        self._pace = _PaceOfLoop(instance, f"{credential} {settings.project}")
+        self._tokens = Tokens()
+
+    def connect(self) -> Gce:
+        """See the base."""
+        return Gce(account_of(self._settings), self._tokens, self._pace)
+
+    def translate(self, error: Exception, *, creates: bool) -> ProviderError:
+        """See the base; what the API says was translated where it was read."""
+        fault = Fault.AMBIGUOUS if creates else Fault.TRANSIENT
+        return ProviderError(fault, f"{type(error).__name__}: {error}", may_have_created=creates)
+
+    def ask_identity(self, client: Gce) -> Identity:
+        """See the base."""
+        project = client.ask("GET", "")
+        return Identity(
+            project.text("name"), {quota.text("metric"): quota.number("limit") for quota in quotas_of(project)}
+        )
+
+    def ask_offers(self, client: Gce, query: OfferQuery) -> Sequence[Offer]:
+        """Every type with a known price, by zone, on demand and spot."""
+        quotas = {
+            region.text("name"): {quota.text("metric"): quota for quota in quotas_of(region)}
+            for page in client.pages("/regions", {})
+            for region in page.items("items")
+        }
+        types = sorted({*(row.instance_type for row in catalogue.listed("gcp")), *self._own_types()})
+        wanted = " OR ".join(f'(name = "{one}")' for one in types)
+        found: list[Offer] = []
+        for zone, kind in client.of_all_zones("machineTypes", wanted):
+            if not self._settings.zones or zone in self._settings.zones:
+                found += self._readable(zone, kind, quotas.get(region_of(zone), {}))
+        return found
+
+    def make(self, client: Gce, intent: Intent) -> str:
+        """See the base. Sent again it is answered with the same operation, or with the name that is taken."""
+        options = read_options(intent, GoogleCloudOptions, self._name)
+        zone = intent.offer.region
+        if not looks_like(f"{zone}/{intent.token}", _HANDLE):
+            raise ProviderError(Fault.INVALID, f"{zone!r} is no zone", scope=Scope.OFFER)
+        handle = f"{zone}/{intent.token}"
+        body = order(intent, options, self._settings, client.project)
+        path, request_id = f"/zones/{zone}/instances", str(uuid.uuid5(_REQUESTS, handle))
+        try:
+            operation = client.ask("POST", path, params={"requestId": request_id}, body=body, creates=True)
+        except ProviderError as exc:
+            if exc.fault is Fault.CONFLICT and self.look(client, handle).condition is not NodeCondition.GONE:
+                return handle
+            raise
+        self._wait_for(client, zone, operation)
+        return handle
+
+    def look(self, client: Gce, handle: str) -> NodeView:
+        """See the base. A node that is missing is told of by its operations."""
+        if not looks_like(handle, _HANDLE):
+            return NodeView(handle, None, NodeCondition.GONE, "no such node")
+        zone, _, name = handle.partition("/")
+        try:
+            return view_of(client.ask("GET", f"/zones/{zone}/instances/{name}"), zone, self._settings.user)
+        except ProviderError as exc:
+            if exc.fault is not Fault.NOT_FOUND:
+                raise
+        condition, reason = fate_of(_operations_on(client, zone, name), self.capabilities.visibility_delay_s)
+        return NodeView(handle, token_of(name), condition, reason)
+
+    def look_for_all(self, client: Gce, deployment: str) -> Sequence[NodeView]:
+        """See the base."""
+        wanted = f'name eq "shn-{deployment}-.*"'
+        views = (view_of(one, zone, self._settings.user) for zone, one in client.of_all_zones("instances", wanted))
+        return [view for view in views if token_of(view.token, deployment)]
+
+    def end(self, client: Gce, handle: str) -> bool:
+        """See the base; the boot disk goes with its node."""
+        if not looks_like(handle, _HANDLE):
+            return True
+        zone, _, name = handle.partition("/")
+        try:
+            client.ask("DELETE", f"/zones/{zone}/instances/{name}")
+        except ProviderError as exc:
+            if exc.fault is not Fault.NOT_FOUND and not (exc.fault is Fault.TRANSIENT and exc.scope is Scope.OFFER):
+                raise
+        return self.look(client, handle).condition in (NodeCondition.GONE, NodeCondition.FAILED)
+
+    async def _in_thread(
+        self, work: Callable[[Gce], _T], *, creates: bool = False, within_s: float | None = None
+    ) -> _T:
+        self._pace.loop = asyncio.get_running_loop()
+        return await super()._in_thread(lambda client: _and_close(client, work), creates=creates, within_s=within_s)
+
+    def _own_types(self) -> Iterator[str]:
+        for name in (*self._settings.prices, *self._settings.spot_prices):
+            yield name.partition("/")[0]
+
+    def _readable(self, zone: str, kind: Fields, quotas: Mapping[str, Fields]) -> list[Offer]:
+        """One type that the vendor garbles must not hide the others."""
+        try:
+            return list(offers_of(zone, kind, quotas, self._settings))
+        except ProviderError:
+            return []
+
+    def _wait_for(self, client: Gce, zone: str, operation: Fields) -> None:
+        """Until it is done or that is no longer worth the wait; raises what it failed with."""
+        path = f"/zones/{zone}/operations/{operation.text('name')}"
+        give_up_at = time.monotonic() + self._settings.operation_wait_s
+        pause_s = 0.05
+        while operation.text("status") != "DONE" and time.monotonic() < give_up_at:
+            time.sleep(pause_s)
+            pause_s = min(2.0, 2 * pause_s)
+            try:
+                operation = client.ask("GET", path)
+            except ProviderError:  # the node is under way all the same, and is looked at again
+                return
+        failure = failure_of(operation)
+        if failure is not None:
+            raise failure
+
+
+class _PaceOfLoop:
+    """The pacer of the instance, which lives in a loop, for the threads of its calls."""
+
+    def __init__(self, instance: Instance, credential: str) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._pacer = instance.pacer or OwnPacer()
+        self._rates = [(bucket_of(instance, credential, rate), rate) for rate in _PACING]
+
+    def take_turn(self, creates: bool) -> None:
+        for bucket, rate in self._rates:
+            if rate.kind == "create" and not creates:
+                continue
+            wait_s = self._in_loop(self._pacer.take_turn(bucket, rate, _WAITS_AT_MOST_S))
+            if wait_s > _WAITS_AT_MOST_S:
+                detail = f"not asked: the account may make {rate.calls} calls in {rate.per_s:g} s"
+                raise ProviderError(Fault.RATE_LIMITED, detail, scope=Scope.ACCOUNT, retry_after_s=wait_s)
+            time.sleep(wait_s)
+
+    def hold_off(self, for_s: float) -> None:
+        for bucket, rate in self._rates:
+            self._in_loop(self._pacer.hold_off(bucket, rate, for_s))
+
+    def _in_loop(self, call: Coroutine[Any, Any, _T]) -> _T:
+        assert self.loop is not None, "calls come through the loop"
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result(2 * _WAITS_AT_MOST_S)
+
+
+def _and_close(client: Gce, work: Callable[[Gce], _T]) -> _T:
+    try:
+        return work(client)
+    finally:
+        client.close()
+
+
+def _operations_on(client: Gce, zone: str, name: str) -> Sequence[Fields]:
+    """All that is known of what was done to a node; nothing where there is no such zone."""
+    wanted = f'targetLink eq ".*/instances/{name}"'
+    try:
+        pages = list(client.pages(f"/zones/{zone}/operations", {"filter": wanted}))
+    except ProviderError as exc:
+        if exc.fault is not Fault.NOT_FOUND:
+            raise
+        return ()
+    return [one for page in pages if "items" in page for one in page.items("items")]
