@@ -292,7 +292,7 @@ async def test_the_start_script_puts_both_keys_in_place_and_no_shell_reads_them(
     (tmp_path / "etc/ssh").mkdir(parents=True)
     (tmp_path / "etc/ssh/ssh_host_rsa_key").write_text("of the image")
     script = body["onstart"].replace("/root", f"{tmp_path}/root").replace("/etc", f"{tmp_path}/etc")
-    commands = script.replace("service ssh restart", "true")
+    commands = script.replace("systemctl restart ssh", "true").replace("chown -R root:", "true")
 
     await asyncio.to_thread(subprocess.run, ["sh", "-ec", commands], cwd=tmp_path, check=True, timeout=30)
 

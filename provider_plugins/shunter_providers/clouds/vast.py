@@ -9,7 +9,6 @@ starts the agent by SSH. The API says how often it may be asked by no header, an
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from shunter_providers.clouds.faults import Refused, Row, classify
 from shunter_providers.clouds.http import Api
+from shunter_providers.clouds.key_script import key_script
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
@@ -226,29 +226,11 @@ def _rental(intent: Intent, ask: Ask, image: str, disk_gib: int) -> dict[str, An
         "runtype": "ssh_direct",
         "target_state": "running",
         "cancel_unavail": True,  # else what cannot start waits, and bills its disk
-        "onstart": _start_script(intent),
+        "onstart": key_script(intent, largest_bytes=_LARGEST_START_BYTES),
     }
     if intent.offer.capacity == "spot":
         body["price"] = ask.usd_per_hour
     return body
-
-
-def _start_script(intent: Intent) -> str:
-    """Keys only; in base64, so that a shell reads none of them."""
-    lines = ["umask 077"]
-    if intent.public_key is not None:
-        encoded = base64.b64encode(f"{intent.public_key.strip()}\n".encode()).decode()
-        lines.append(f"mkdir -p /root/.ssh; echo {encoded} | base64 -d >> /root/.ssh/authorized_keys")
-    if intent.host_key is not None:
-        encoded = base64.b64encode(intent.host_key.encode()).decode()
-        lines.append("rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub")
-        lines.append(f"echo {encoded} | base64 -d > /etc/ssh/ssh_host_ed25519_key")
-        lines.append("service ssh restart || pkill -HUP -o sshd || true")
-    script = "\n".join(lines)
-    if len(script) > _LARGEST_START_BYTES:
-        detail = f"the keys make a start script of {len(script)} bytes, at most {_LARGEST_START_BYTES} are taken"
-        raise ProviderError(Fault.INVALID, detail, scope=Scope.PROVIDER)
-    return script
 
 
 def _check(answer: Fields) -> None:
