@@ -280,6 +280,7 @@ def test_promise_3_a_node_that_is_let_go_is_told_to_end_whatever_it_was_told_bef
     job_id = world.submit("shared")
 
     world.live(60)
+    world.cloud.faults["terminate"].clear()
 
     [late] = world.agents.values()
     assert (late.running, late.newest, late.left) == (None, 0, True)

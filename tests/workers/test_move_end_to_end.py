@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -69,6 +73,18 @@ def losses(plane: ControlPlane, job_id: str) -> dict[int, float]:
     return {int(step): float(value) for one in found for step, value in zip(one["steps"], one["values"], strict=True)}
 
 
+@contextmanager
+def held(pids: list[int]) -> Iterator[None]:
+    """Nothing is taken from the queue meanwhile."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_a_program_that_moves_goes_on_where_it_was_as_the_same_job(plane: ControlPlane) -> None:
     job_id = plane.submit(counter())
     wait_until(lambda: plane.lines(job_id), description="it counts")
@@ -93,11 +109,10 @@ def test_a_program_that_moves_goes_on_where_it_was_as_the_same_job(plane: Contro
 
 
 def test_a_job_in_the_queue_moves_without_a_stop(plane: ControlPlane) -> None:
-    job_id = plane.submit(plain("true"))
-    plane.http("POST", f"/v1/jobs/{job_id}/pause")
+    with held(plane.children()):
+        job_id = plane.submit(plain("true"))
 
-    move(plane, job_id, placement={"objective": "time"})
-    plane.http("POST", f"/v1/jobs/{job_id}/resume")
+        move(plane, job_id, placement={"objective": "time"})
     job = plane.wait_for(job_id, "succeeded")
 
     assert job["spec"]["placement"]["objective"] == "time"
