@@ -27,6 +27,8 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "aws": "a stateful fake of EC2's query API over HTTP that checks signatures, the whole kit",
     "gcp": "a stateful fake of the Compute API v1 over HTTP that checks the sign-in's signature, the whole kit; not "
     "verified: its words for want of billing",
+    "hetzner-robot": "a stateful fake of its webservice over HTTP and a real SSH server, the whole kit; not verified: "
+    "its words for want of stock, and which systems bring a driver",
     "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
     "paperspace": "a stateful fake of its API v1 over HTTP, the whole kit; not verified: its words for want of room, "
     "quota and money, its limit of calls, the unit of its rates, and how long a script may be",
