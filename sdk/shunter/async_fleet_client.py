@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping
+from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping, Receipt
 
 from shunter.async_transport import AsyncTransport
-from shunter.flows import fleet, service
+from shunter.flows import fleet, jobs, service
 
 
 class AsyncFleetClient:
@@ -42,6 +42,10 @@ class AsyncFleetClient:
     ) -> Costs:
         """What things cost, from the ledger alone, in groups that add up to the total."""
         return await self._transport.run(fleet.costs(group_by=group_by, since=since, until=until, limit=limit))
+
+    async def receipt(self, job_id: str) -> Receipt:
+        """What a job cost: by what it was spent on, by node, for a million tokens, and beside what was predicted."""
+        return await self._transport.run(jobs.receipt(job_id))
 
     async def reaping(self) -> Reaping:
         """Whether nodes that the ledger does not know are ended or only reported, and which they are."""

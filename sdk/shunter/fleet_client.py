@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping
+from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping, Receipt
 
-from shunter.flows import fleet, service
+from shunter.flows import fleet, jobs, service
 from shunter.transport import Transport
 
 
@@ -49,6 +49,13 @@ class FleetClient:
             limit: groups beyond it are one sum, `others`.
         """
         return self._transport.run(fleet.costs(group_by=group_by, since=since, until=until, limit=limit))
+
+    def receipt(self, job_id: str) -> Receipt:
+        """What a job cost: by what it was spent on, by node, for a million tokens, and beside what was predicted.
+
+        Causes add up to `usd`, and so do nodes, to the micro-dollar. While the job runs it counts up to now.
+        """
+        return self._transport.run(jobs.receipt(job_id))
 
     def reaping(self) -> Reaping:
         """Whether nodes that the ledger does not know are ended or only reported, and which they are."""

@@ -57,6 +57,7 @@ _RESOURCES = (
     "retry",
     "move",
     "documents",
+    "receipt",
 )
 
 

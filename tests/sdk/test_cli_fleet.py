@@ -1,4 +1,4 @@
-"""`move`, `billing`, `costs` and `reaping` against a real API process."""
+"""`move`, `billing`, `costs`, `receipt` and `reaping` against a real API process."""
 
 from __future__ import annotations
 
@@ -119,3 +119,23 @@ def test_reaping_is_held_and_confirmed_by_command(cli_environment: ApiProcess) -
     assert "shunter reaping --confirm" in shown.stdout
     assert confirmed["mode"] == "ends"
     assert shunter("reaping", "--confirm", "--hold", "x").exit_code == 2
+
+
+def test_a_receipt_names_every_cause_and_node_and_adds_up(job_id: str, bill: str) -> None:
+    shown = shunter("receipt", job_id)
+    told = json.loads(shunter("receipt", job_id, "--json").stdout)
+
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    causes = {words[0]: float(words[1]) for words in lines[1:7]}
+    assert list(causes) == ["start_up", "training", "repeated", "saving", "idle", "total"]
+    assert round(sum(causes.values()) - causes["total"], 6) == causes["total"] == pytest.approx(2.0, abs=0.1)
+    assert [words[0] for words in lines if words and words[0] == bill] == [bill]
+    assert "not final: it counts up to" in shown.stderr
+    assert told["usd"] == pytest.approx(causes["total"], abs=0.1)
+
+
+def test_both_clients_give_a_receipt(client: Client, job_id: str, bill: str) -> None:
+    found = client.receipt(job_id)
+
+    assert [node.token for node in found.nodes] == [bill]
+    assert round(sum(one.usd for one in found.causes), 6) == found.usd > 0

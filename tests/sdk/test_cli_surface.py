@@ -18,7 +18,7 @@ OURS = sorted(COMMANDS.keys() - ROLES - {"completion"})
 def test_the_commands_are_a_closed_list() -> None:
     assert set(COMMANDS) == {
         *("submit", "run", "jobs", "job", "why", "watch", "cancel", "retry", "pause", "resume", "checkpoint", "update"),
-        *("move", "billing", "costs", "reaping", "backup", "restore", "migrate"),
+        *("move", "receipt", "billing", "costs", "reaping", "backup", "restore", "migrate"),
         *(
             "delete",
             "validate",

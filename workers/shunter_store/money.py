@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, or_, select
 
 from shunter_store.jobs import JobRow
 from shunter_store.readings import list_all
@@ -20,6 +20,7 @@ from shunter_store.tables import charges, jobs, nodes, payers
 
 MICRO: Final = 1_000_000
 _HOUR_S: Final = 3600.0
+_Rows = Select[*tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ _INTERVALS = (
     .where(_IN_SPAN)
     .order_by(charges.c.node_id, charges.c.since)
 )
+_OF_JOB = nodes.c.job_id == bindparam("of_job")
 _NOW = select(now_as_time())
 _PAYER = PerDialect(lambda insert: insert(payers).on_conflict_do_nothing())
 _HAD_NODES = select(nodes.c.id).where(nodes.c.job_id == bindparam("job")).limit(1)
@@ -155,7 +157,7 @@ def costs(conn: Connection, *, span: Span, group_by: Sequence[str], project: str
     confirmed = {reading.instance: reading.read_at for reading in list_all(conn)}
     total, groups = Sum(), dict[tuple[str | None, ...], Sum]()
     for bill in _bills(conn, since, until, project):
-        meter = _Meter(bill, now)
+        meter = Meter(bill, now)
         for first, last in _pieces(max(since, meter.begins), min(until, meter.ends), by_day="day" in group_by):
             part = meter.between(first, last, _doubt_from(bill, confirmed, now))
             key = tuple(bill.value_of(dimension, f"{first:%Y-%m-%d}") for dimension in group_by)
@@ -164,13 +166,26 @@ def costs(conn: Connection, *, span: Span, group_by: Sequence[str], project: str
     return Costs(now, total, groups if group_by else {})
 
 
+def of_job(conn: Connection, job_id: str) -> tuple[datetime, dict[str, Meter]]:
+    """This moment, and what each node of a job that costs something has cost up to any moment, by the node's id."""
+    now: datetime = conn.execute(_NOW).scalar_one()
+    span = {"since": datetime.fromtimestamp(0, UTC), "until": now, "of_job": job_id}
+    intervals, bills = _INTERVALS.where(_OF_JOB), _BILLS.where(_OF_JOB)
+    return now, {bill.node_id: Meter(bill, now) for bill in _read(conn, span, intervals, bills)}
+
+
 def _bills(conn: Connection, since: datetime, until: datetime, project: str | None) -> Iterator[_Bill]:
     span = {"since": since, "until": until}
+    if project is None:
+        return _read(conn, span, _INTERVALS, _BILLS)
+    return _read(conn, {**span, "of_project": project}, _INTERVALS, _BILLS.where(_MINE))
+
+
+def _read(conn: Connection, asked: Mapping[str, Any], of_intervals: _Rows, of_bills: _Rows) -> Iterator[_Bill]:
     intervals: dict[str, list[tuple[float, float, float]]] = {}
-    for node_id, first, last, rate in conn.execute(_INTERVALS, span):
+    for node_id, first, last, rate in conn.execute(of_intervals, asked):
         intervals.setdefault(node_id, []).append((first.timestamp(), last.timestamp(), rate))
-    chosen = _BILLS if project is None else _BILLS.where(_MINE)
-    for row in conn.execute(chosen, span if project is None else {**span, "of_project": project}):
+    for row in conn.execute(of_bills, asked):
         node_id, job_id, instance, handle, rate, usd, accrued_at, created_at, intended_at, gone_at, *either = row
         project_, by, name, labels = (_first_known(*either[place : place + 2]) for place in (0, 2, 4, 6))
         yield _Bill(
@@ -191,8 +206,8 @@ def _bills(conn: Connection, since: datetime, until: datetime, project: str | No
         )
 
 
-class _Meter:
-    """What one node has cost up to any moment."""
+class Meter:
+    """What one node has cost up to any moment; parts of it that meet add up to the whole."""
 
     def __init__(self, bill: _Bill, now: datetime) -> None:
         parts = list(bill.intervals)
@@ -222,10 +237,10 @@ class _Meter:
         """Until when."""
         return datetime.fromtimestamp(self._parts[-1][1], UTC)
 
-    def between(self, since: datetime, until: datetime, doubt_from: datetime) -> Sum:
+    def between(self, since: datetime, until: datetime, doubt_from: datetime | None = None) -> Sum:
         """What a part of its time cost; unconfirmed is what lies behind `doubt_from`."""
         first, last = self._at(since), self._at(until)
-        doubted = last - self._at(min(max(since, doubt_from), until))
+        doubted = 0 if doubt_from is None else last - self._at(min(max(since, doubt_from), until))
         return Sum(last - first, doubted, (until - since).total_seconds())
 
     def _at(self, moment: datetime) -> int:

@@ -42,6 +42,7 @@ from shunter_schemas.api.plans import (
     RejectedOffer,
 )
 from shunter_schemas.api.reaching import DebugReport, NodeCall, NodeCalls, ShellRequest
+from shunter_schemas.api.receipts import Receipt, ReceiptCause, ReceiptNode, ReceiptPrediction
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
 from shunter_schemas.api.service import Check, PluginInfo, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
 from shunter_schemas.api.streams import (
@@ -121,6 +122,10 @@ __all__ = [
     "Readiness",
     "Reaping",
     "ReasonKind",
+    "Receipt",
+    "ReceiptCause",
+    "ReceiptNode",
+    "ReceiptPrediction",
     "Refused",
     "RejectedOffer",
     "RetryRequest",

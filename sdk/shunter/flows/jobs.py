@@ -18,6 +18,7 @@ from shunter_schemas.api import (
     JobPage,
     JobSummary,
     PlanAnswer,
+    Receipt,
     rfc3339,
 )
 
@@ -168,6 +169,11 @@ def move(job_id: str, changes: Mapping[str, Any], revision: int | None, idempote
 def documents(job_id: str) -> Flow[Sequence[JobDocument]]:
     """Every version of a job's document."""
     return (yield from ask(get(JobDocuments, job_path(job_id, "documents")))).items
+
+
+def receipt(job_id: str) -> Flow[Receipt]:
+    """What a job cost, by cause and by node."""
+    return ask(get(Receipt, job_path(job_id, "receipt")))
 
 
 def update(job_id: str, changes: Mapping[str, Any], revision: int | None) -> Flow[Job]:

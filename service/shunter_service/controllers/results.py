@@ -1,4 +1,4 @@
-"""What a job leaves: artifacts and checkpoints."""
+"""What a job leaves: artifacts, checkpoints, and its receipt."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from urllib.parse import quote
 from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter
-from shunter_schemas.api import ArtifactPage, Checkpoint, CheckpointPage
-from shunter_store import artifacts, checkpoints
+from shunter_schemas.api import ArtifactPage, Checkpoint, CheckpointPage, Receipt
+from shunter_store import artifacts, checkpoints, money, standings
 from shunter_store.artifacts import ArtifactRow
+from shunter_store.time_spent import paces
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
@@ -20,6 +21,7 @@ from shunter_service.cursors import by_text, encode_cursor
 from shunter_service.downloads import Conditions, Piece, download
 from shunter_service.parameters import Cursor, JobId, Limit, checked_id
 from shunter_service.problems import not_found
+from shunter_service.receipts import receipt
 from shunter_service.views import artifact_view
 
 Range = Annotated[str | None, HeaderParameter(name="Range", description="`bytes=FIRST-LAST`: one part of the file.")]
@@ -115,6 +117,18 @@ class ResultsController(Controller):
                     for row in rows[:limit]
                 )
             )
+
+        return shaped(await service.db.aread(read))
+
+    @get("/receipt", operation_id="GetReceipt")
+    async def receipt(self, request: AnyRequest, job_id: JobId, service: NamedDependency[Service]) -> Response[Receipt]:
+        """What the job cost by what it was spent on, from the ledger, beside what was predicted; also while it runs."""
+        checked_id("job", "job", job_id)
+
+        def read(conn: Connection) -> Receipt:
+            standing = standings.of_row(conn, own_job(conn, request.user, job_id))
+            now, meters = money.of_job(conn, job_id)
+            return receipt(standing, now, meters, paces(conn, job_id))
 
         return shaped(await service.db.aread(read))
 
