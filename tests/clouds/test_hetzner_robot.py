@@ -103,6 +103,19 @@ async def test_without_a_rate_nothing_is_offered_and_the_setting_is_named(cloud:
     assert refused.value.fault is Fault.INVALID
 
 
+async def test_a_system_that_no_product_has_is_refused_with_those_that_there_are(
+    cloud: HetznerRobotCloud, door: int
+) -> None:
+    provider = robot(cloud, door, dist="Ubuntu with Cuda")
+
+    with pytest.raises(ProviderError, match="Ubuntu with CUDA") as refused:
+        await provider.offers(OfferQuery())
+
+    await provider.close()
+    assert refused.value.fault is Fault.INVALID
+    assert "settings.dist" in refused.value.detail
+
+
 async def test_the_host_key_that_the_server_shows_is_pinned_when_it_is_the_vendors(
     cloud: HetznerRobotCloud, door: int
 ) -> None:

@@ -21,6 +21,7 @@ from shunter_providers.clouds.faults import Row
 from shunter_providers.clouds.hetzner_robot_words import (
     Order,
     Server,
+    dists_of,
     offers_of,
     order_of,
     server_of,
@@ -121,7 +122,12 @@ class HetznerRobotProvider(RestCloud):
             detail = f"providers.{self.instance.name}.settings.usd_per_eur is missing: prices are in EUR"
             raise ProviderError(Fault.INVALID, detail, scope=Scope.PROVIDER)
         products = await self._wrapped("/order/server/product", "product")
-        return [offer for product in products for offer in offers_of(product, self._settings.dist, rate)]
+        dist = self._settings.dist
+        offers = [offer for product in products for offer in offers_of(product, dist, rate)]
+        if not offers and (known := dists_of(products)) and dist not in known:
+            detail = f"providers.{self.instance.name}.settings.dist: {dist!r} is none of {', '.join(sorted(known))}"
+            raise ProviderError(Fault.INVALID, detail, scope=Scope.PROVIDER)
+        return offers
 
     async def _order(self, intent: Intent) -> str:
         options = read_options(intent, HetznerRobotOptions, self.instance.name)
@@ -163,7 +169,7 @@ class HetznerRobotProvider(RestCloud):
         """Cancel at the first moment that the vendor allows; then forget the keys that nothing else needs."""
         order = await self._order_behind(handle)
         server = await self._server(order)
-        if server is None and order.status == "in process":
+        if order.number is None and order.status != "cancelled":
             return  # the vendor cancels nothing that it still works on: asked again, until it does
         if server is not None and not server.cancelled:
             path = f"/server/{server.number}/cancellation"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from shunter_providers import catalogue
@@ -133,6 +133,11 @@ def offers_of(product: Fields, dist: str, usd_per_eur: float) -> list[Offer]:
         return []
 
 
+def dists_of(products: Sequence[Fields]) -> set[str]:
+    """Every system that is to be had on a product with a known GPU."""
+    return {dist for product in products if _shape_of(product.text("id", "-")) for dist in product.texts("dist")}
+
+
 def jurisdiction_of(region: str) -> str:
     """The country of a location; empty for one that is new."""
     return of_region(region, _REGIONS)
@@ -147,8 +152,12 @@ def _key_names(transaction: Fields) -> Iterator[tuple[str, str]]:
 def _condition(order: Order, server: Server | None) -> tuple[NodeCondition, str]:
     if order.status == "in process":
         return NodeCondition.QUEUED, "the order is being worked on"
+    if order.status == "cancelled":
+        return NodeCondition.GONE, "the order was cancelled"
     if order.status != "ready":
-        return NodeCondition.GONE, f"the order is {order.status}"
+        return NodeCondition.UNKNOWN, f"the order is {order.status!r}"
+    if order.number is None:
+        return NodeCondition.QUEUED, "the order has no server yet"
     if server is None:
         return NodeCondition.GONE, "the server is no longer the account's"
     if server.cancelled:
