@@ -170,6 +170,14 @@ async def test_each_kind_boots_the_vendors_image_for_it(
     assert body_of(cloud)["image"] == image
 
 
+async def test_an_image_of_the_account_is_named_by_its_number(cloud: DigitaloceanCloud) -> None:
+    provider = digitalocean(cloud, image="gpu-h100x1-base")
+    await provider.create(await an_intent(provider, options={"image": "63663980"}))
+    await provider.close()
+
+    assert body_of(cloud)["image"] == 63663980
+
+
 async def test_an_image_that_does_not_exist_is_named(cloud: DigitaloceanCloud) -> None:
     provider = digitalocean(cloud)
     intent = await an_intent(provider, options={"image": "nothing-at-all"})

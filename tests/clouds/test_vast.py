@@ -175,6 +175,18 @@ async def test_a_machine_that_another_takes_in_between_is_no_capacity(cloud: Vas
     assert (refused.value.fault, refused.value.may_have_created) == (Fault.NO_CAPACITY, False)
 
 
+async def test_nodes_that_are_made_at_once_take_a_machine_each(cloud: VastCloud) -> None:
+    provider = vast(cloud)
+    first = await an_intent(provider)
+    intents = [make_intent(first.tags["deployment"], first.offer, first.launch) for _ in range(4)]
+
+    handles = await asyncio.gather(*(provider.create(intent) for intent in intents))
+
+    await provider.close()
+    assert len(set(handles)) == 4
+    assert {node.extra["ask"] for node in cloud.nodes()} == {101, 102, 103, 104}
+
+
 async def test_spot_capacity_is_bid_for_and_says_so_when_it_is_lost(cloud: VastCloud) -> None:
     provider = vast(cloud)
     intent = await an_intent(provider, "spot")
@@ -319,12 +331,12 @@ async def test_an_option_that_no_machine_meets_is_no_capacity_and_an_unknown_one
     assert cloud.nodes() == []
 
 
-async def test_a_limit_in_plain_text_is_known_at_every_call(cloud: VastCloud) -> None:
+async def test_a_limit_in_plain_text_is_known_as_one(cloud: VastCloud) -> None:
     provider = vast(cloud)
     cloud.strike(CloudFault.RATE_LIMITED_SILENT, times=100)
 
     with pytest.raises(ProviderError, match="too frequent") as refused:
-        await provider.whoami()
+        await provider.offers(OfferQuery())
 
     await provider.close()
     assert (refused.value.fault, refused.value.scope) == (Fault.RATE_LIMITED, Scope.ACCOUNT)

@@ -7,7 +7,6 @@ data holds 64 KiB, so only keys go in, and the service starts the agent by SSH.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
 from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Availability,
     Capabilities,
@@ -58,7 +58,7 @@ class DigitaloceanSettings(CloudSettings):
     ssh_keys: tuple[int | str, ...] = ()
     """Keys of the account (numbers or fingerprints) for every droplet. With one, the vendor mails no root password."""
     image: str = ""
-    """Slug of an image. Empty: the vendor's own for the kind of GPU, Ubuntu for droplets without."""
+    """Slug or number of an image. Empty: the vendor's own for the kind of GPU, Ubuntu for droplets without."""
 
 
 class DigitaloceanOptions(BaseModel):
@@ -67,7 +67,7 @@ class DigitaloceanOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     image: str | None = Field(default=None, min_length=1)
-    """Slug of an image of the vendor's or of the account."""
+    """Slug or number of an image of the vendor's or of the account."""
 
 
 class DigitaloceanProvider(RestCloud):
@@ -129,7 +129,7 @@ class DigitaloceanProvider(RestCloud):
 
     async def _list(self) -> Sequence[NodeView]:
         """Both kinds: each is left out of the other's listing."""
-        kinds = await asyncio.gather(*(self._pages("droplets", {"type": kind}) for kind in ("droplets", "gpus")))
+        kinds = await all_of(self._pages("droplets", {"type": kind}) for kind in ("droplets", "gpus"))
         return list({view.handle: view for droplets in kinds for view in map(_view, droplets)}.values())
 
     async def _end(self, handle: str) -> None:
@@ -265,7 +265,7 @@ def _droplet(intent: Intent, settings: DigitaloceanSettings, image: str) -> dict
         "name": intent.token,
         "region": intent.offer.region,
         "size": intent.offer.instance_type,
-        "image": image or _own_image(intent.offer),
+        "image": int(image) if image.isdecimal() else image or _own_image(intent.offer),
         "ssh_keys": list(settings.ssh_keys),
         "tags": ["shunter", *tags],
         "monitoring": False,

@@ -7,7 +7,6 @@ that is registered under the node's token and goes with the node; what came of a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final
@@ -24,6 +23,7 @@ from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
 from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Availability,
     Capabilities,
@@ -117,7 +117,7 @@ class PaperspaceProvider(RestCloud):
         priced = [
             (row, price) for row in catalogue.listed("paperspace") if (price := row.price()) and row.region in _SLUGS
         ]
-        free = await asyncio.gather(*(self._availability(row) for row, _ in priced))
+        free = await all_of(self._availability(row) for row, _ in priced)
         return [
             _offer(row, price, is_free, self._settings.disk_gib)
             for (row, price), is_free in zip(priced, free, strict=True)

@@ -8,7 +8,7 @@ starts the agent by SSH. The API says how often it may be asked by no header, an
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
@@ -22,6 +22,7 @@ from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
 from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.together import all_of
 from shunter_providers.clouds.vast_market import TYPES, Ask, chosen, narrower, offers_of, readable
 from shunter_providers.contract import (
     Capabilities,
@@ -106,6 +107,8 @@ class VastProvider(RestCloud):
             timeout_s=settings.timeout_s,
         )
         super().__init__(instance, api, credential=key, times=settings)
+        self._tried: dict[str, float] = {}
+        """Asks that this process took, and when: searches show them for a while."""
 
     async def whoami(self) -> Identity:
         """The user that the key belongs to."""
@@ -113,7 +116,7 @@ class VastProvider(RestCloud):
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         """Each kind of machine in each country, at the price of the cheapest few."""
-        markets = await asyncio.gather(*(self._asks(capacity, {"limit": 3000}) for capacity in TYPES))
+        markets = await all_of(self._asks(capacity, {"limit": 3000}) for capacity in TYPES)
         disk_gib = self._settings.disk_gib
         return [
             offer
@@ -132,7 +135,7 @@ class VastProvider(RestCloud):
         more = narrower(intent.offer, disk_gib)
         if options.min_cuda_version is not None:
             more["cuda_max_good"] = {"gte": float(options.min_cuda_version)}
-        ask = chosen(await self._asks(intent.offer.capacity, more), intent)
+        ask = self._choose(await self._asks(intent.offer.capacity, more), intent)
         body = _rental(intent, ask, self._settings.image, disk_gib)
         try:
             answer = await self.http.fields("PUT", f"/api/v0/asks/{ask.id}/", json=body, creates=True)
@@ -142,6 +145,14 @@ class VastProvider(RestCloud):
                 exc.may_have_created = True
             raise
         return answer.text("new_contract")
+
+    def _choose(self, market: Sequence[Ask], intent: Intent) -> Ask:
+        """Several nodes that are made at once must not all want the same machine."""
+        now = time.monotonic()
+        self._tried = {ask: at for ask, at in self._tried.items() if now - at < _SHOWN_FOR_S}
+        ask = chosen(market, intent, self._tried)
+        self._tried[ask.id] = now
+        return ask
 
     async def _look(self, handle: str) -> NodeView:
         """An instance that does not exist is answered with null."""
@@ -170,6 +181,7 @@ class VastProvider(RestCloud):
 
 # Pure from here on: the vendor's words to ours.
 
+_SHOWN_FOR_S: Final = 60.0
 _LARGEST_START_BYTES: Final = 4096
 _HALF_MADE: Final = "made all the same: contract"
 """A bid that is too low is refused, and yet its instance exists, stopped, and bills its disk."""

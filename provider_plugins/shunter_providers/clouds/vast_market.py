@@ -7,7 +7,7 @@ becomes, it costs no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,8 +87,11 @@ def offers_of(capacity: str, market: Sequence[Ask], disk_gib: int) -> Iterator[O
         yield _offer(capacity, asks, disk_gib)
 
 
-def chosen(market: Sequence[Ask], intent: Intent) -> Ask:
+def chosen(market: Sequence[Ask], intent: Intent, tried: Collection[str]) -> Ask:
     """The cheapest that is of the offer and no dearer; those of another country are never taken, whatever the API says.
+
+    Args:
+        tried: asks that were just taken for other nodes; they come last.
 
     Raises:
         ProviderError: `NO_CAPACITY`: there is none left.
@@ -105,7 +108,7 @@ def chosen(market: Sequence[Ask], intent: Intent) -> Ask:
         most = f"{offer.price.gpu_usd_per_hour:.4g} USD an hour"
         detail = f"nobody lets a {offer.instance_type} in {offer.region} for {most} now"
         raise ProviderError(Fault.NO_CAPACITY, detail, scope=Scope.OFFER)
-    return min(fits, key=_cost)
+    return min(fits, key=lambda ask: (ask.id in tried, ask.usd_per_hour))
 
 
 def _ask(one: Fields, bid_factor: float | None) -> Ask:

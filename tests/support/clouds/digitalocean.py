@@ -87,7 +87,13 @@ class DigitaloceanCloud(WireCloud):
             size("gpu-4000adax1-20gb", 0.76, (), (1, "nvidia_rtx4000_ada", 20)),
             size("c-4", 0.125, ("fra1", "zzz1")),
         ]
-        self.images = {"gpu-h100x1-base", "gpu-h100x8-base", "gpu-amd-base", "ubuntu-24-04-x64"}
+        self.images: set[str | int] = {
+            63663980,
+            "gpu-h100x1-base",
+            "gpu-h100x8-base",
+            "gpu-amd-base",
+            "ubuntu-24-04-x64",
+        }
         self.account_status = "active"
 
     def routes(self) -> Sequence[Route]:
