@@ -105,6 +105,28 @@ async def test_what_the_catalogue_does_not_know_is_offered_at_the_operators_pric
     }
 
 
+async def test_the_vendors_price_list_wins_over_the_catalogue_and_is_read_once_and_over_all_pages(
+    cloud: AwsCloud,
+) -> None:
+    cloud.listed = [
+        ("eu-central-1", "g6.xlarge", "1.0060000000"),
+        ("eu-central-1", "p5.48xlarge", "0.0000000000"),
+        ("us-east-1", "g6.xlarge", "0.9"),
+        ("eu-central-1", "p4d.24xlarge", "25.5"),
+    ]
+    provider = aws(cloud, regions=["eu-central-1"])
+    await provider.offers(OfferQuery())
+
+    offers = [offer for offer in await provider.offers(OfferQuery()) if offer.capacity == "on_demand"]
+
+    await provider.close()
+    assert {(o.instance_type, o.price.gpu_usd_per_hour, o.price.live) for o in offers} == {
+        ("g6.xlarge", 1.006, True),
+        ("p4d.24xlarge", 25.5, True),
+    }
+    assert len([call for call in cloud.calls if "x-amz-target" in call.headers]) == 2
+
+
 async def test_a_row_that_cannot_be_read_hides_no_other_and_a_price_of_nothing_is_none(cloud: AwsCloud) -> None:
     cloud.kinds[1]["vCpuInfo"] = {"defaultVCpus": "many"}
     cloud.spot = [("g6.xlarge", "a", "0.0"), ("p5.48xlarge", "a", "NaN")]

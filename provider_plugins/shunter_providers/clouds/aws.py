@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Network
 from typing import Any, ClassVar, Final, TypeVar
 
+from shunter_providers.clouds.aws_prices import PriceList
 from shunter_providers.clouds.aws_settings import AwsOptions, AwsSettings, is_zone_of
 from shunter_providers.clouds.aws_words import (
     DEPLOYMENT_TAG,
@@ -102,6 +103,7 @@ class AwsProvider(SyncProvider[Ec2]):
         self._pacer: Pacer = instance.pacer or OwnPacer()
         self._rates = [(bucket_of(instance, key, rate), rate) for rate in _PACING]
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._prices = PriceList(instance.name)
         self._unseen: dict[str, float] = {}
         """Handles of nodes that EC2 may not show yet, and when they were made."""
 
@@ -240,7 +242,8 @@ class AwsProvider(SyncProvider[Ec2]):
         for row in self._reservations(client, region):
             name = row.text("instanceType")
             reserved[name] = reserved.get(name, 0) + row.count("availableInstanceCount", 0)
-        return [offer for kind in kinds for offer in offers_of(kind, region, Market(spot, reserved), settings)]
+        market = Market(self._prices.of(client, region), spot, reserved)
+        return [offer for kind in kinds for offer in offers_of(kind, region, market, settings)]
 
     def _reservations(self, client: Ec2, region: str, **more: str) -> list[Fields]:
         wanted = {"Filter": where(state="active", **more)}

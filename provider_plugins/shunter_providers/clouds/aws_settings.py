@@ -59,7 +59,8 @@ class AwsSettings(CloudSettings):
     """Settings of the `aws` plugin."""
 
     access_key_id: Annotated[SecretStr, Variables("AWS_ACCESS_KEY_ID")]
-    """Of a user or role that may run, describe and terminate instances, and make one security group a region."""
+    """Of a user or role that may run, describe and terminate instances, make one security group a region, and read the
+    price list."""
     secret_access_key: Annotated[SecretStr, Variables("AWS_SECRET_ACCESS_KEY")]
     """Its secret."""
     session_token: Annotated[SecretStr | None, Variables("AWS_SESSION_TOKEN")] = None
@@ -91,8 +92,8 @@ class AwsSettings(CloudSettings):
     disk_usd_per_gib_month: float = Field(default=0.08, ge=0)
     """What such a disk costs; 0.08 in us-east-1."""
     usd_per_hour: Mapping[str, Annotated[float, Field(gt=0)]] = {}
-    """On-demand prices by `TYPE` or `REGION/TYPE`, where yours differ from the catalogue or it has none. A type that
-    has no GPU is only offered when it stands here."""
+    """On-demand prices by `TYPE` or `REGION/TYPE`, where yours differ from the vendor's list. A type that has no GPU is
+    only offered when it stands here."""
 
 
 class AwsOptions(BaseModel):

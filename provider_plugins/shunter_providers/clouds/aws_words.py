@@ -60,6 +60,8 @@ class Reservation(NamedTuple):
 class Market(NamedTuple):
     """What a region sells at the moment, beside its types."""
 
+    listed_usd: Mapping[str, float]
+    """By type: on demand, as the vendor lists it."""
     spot_usd: Mapping[str, float]
     """By type: the dearest of the region's zones, since EC2 chooses among them."""
     reserved: Mapping[str, int]
@@ -170,7 +172,7 @@ def view_of(region: str, instance: Fields, settings: AwsSettings) -> NodeView:
 def _offers(kind: Fields, region: str, market: Market, settings: AwsSettings) -> Iterator[Offer]:
     name = kind.text("instanceType")
     sold_as = kind.texts("supportedUsageClasses")
-    listed = _listed_price(name, region, settings)
+    listed = _on_demand(name, region, market, settings)
     offer = _offer(kind, name, region, settings)
     if offer is None:
         return
@@ -219,9 +221,9 @@ def _priced(
     )
 
 
-def _listed_price(name: str, region: str, settings: AwsSettings) -> Price | None:
-    """The operator's own word, else the catalogue's; None: nobody knows, and the type is not offered on demand."""
-    said = settings.usd_per_hour.get(f"{region}/{name}", settings.usd_per_hour.get(name))
+def _on_demand(name: str, region: str, market: Market, settings: AwsSettings) -> Price | None:
+    """The operator's own word, else the vendor's list, else the catalogue; None: nobody knows."""
+    said = settings.usd_per_hour.get(f"{region}/{name}", settings.usd_per_hour.get(name, market.listed_usd.get(name)))
     if said is not None:
         return Price(gpu_usd_per_hour=said)
     row = catalogue.find("aws", name, region)

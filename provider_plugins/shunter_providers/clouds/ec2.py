@@ -6,6 +6,7 @@ EC2 tells of missing capacity with HTTP 500, and libcloud's own list of sizes an
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import urlencode, urlsplit
 
 import requests
+from libcloud.common.base import JsonResponse
 from libcloud.common.types import LibcloudError
 from libcloud.compute.drivers.ec2 import EC2Connection, EC2NodeDriver, EC2Response
 from urllib3.exceptions import NewConnectionError
@@ -30,6 +32,8 @@ _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
 _WAITS_AT_MOST_S: Final = 5.0
 """Before it tries again, where it was told for how long to wait."""
+_PRICES_IN: Final = "us-east-1"
+_JSON: Final = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "AWSPriceListService.GetProducts"}
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
@@ -87,6 +91,18 @@ class Ec2:
             if token == "-":  # noqa: S105 - no secret at all
                 return
 
+    def products(self, filters: Mapping[str, str]) -> Iterator[Fields]:
+        """What the price list says of EC2, for attributes that are as they are given; raises as `ask`."""
+        wanted = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in filters.items()]
+        asked: dict[str, Any] = {"ServiceCode": "AmazonEC2", "Filters": wanted, "FormatVersion": "aws_v1"}
+        while True:
+            answer = self._listed(asked)
+            for text in answer.texts("PriceList"):
+                yield Fields(_json(text), "GetProducts.PriceList")
+            if "NextToken" not in answer:
+                return
+            asked["NextToken"] = answer.text("NextToken")
+
     def close(self) -> None:
         """Close the connections."""
         for driver in self._drivers.values():
@@ -96,14 +112,29 @@ class Ec2:
 
     def _once(self, region: str, action: str, parameters: Mapping[str, Any]) -> Fields:
         creates = action == _MAKES_A_NODE
+        service = _SERVICES.get(action, "ec2")
+        version = self._driver(region, service).connection.version
+        body = urlencode({"Action": action, "Version": version, **flattened(parameters)})
+        answer = self._send(region, service, action, body, _FORM)
+        where = f"{region} {action}"
+        if _tag(answer) != f"{action}Response":
+            _refuse(where, f"the answer is no {action}Response", creates)
+        return Fields(_value(answer), where, creates=creates)
+
+    def _listed(self, asked: Mapping[str, Any]) -> Fields:
+        """A page of the price list, which speaks JSON and lies in one region for all."""
+        answer = self._send(_PRICES_IN, "pricing", "GetProducts", json.dumps(asked), _JSON)
+        return Fields(answer, "GetProducts")
+
+    def _send(self, region: str, service: str, action: str, body: str, headers: Mapping[str, str]) -> Any:
+        """What the vendor answers, parsed; its refusals, and whatever else goes wrong, in the contract's words."""
+        creates, where = action == _MAKES_A_NODE, f"{region} {action}"
         self._take_turn(creates)
         if time.monotonic() > self._give_up_at:
-            raise ProviderError(Fault.TRANSIENT, f"{region} {action}: not asked, what came before it took too long")
-        connection = self._driver(region, _SERVICES.get(action, "ec2")).connection
-        where = f"{region} {action}"
-        body = urlencode({"Action": action, "Version": connection.version, **flattened(parameters)})
+            raise ProviderError(Fault.TRANSIENT, f"{where}: not asked, what came before it took too long")
+        connection = self._driver(region, service).connection
         try:
-            answer = connection.request("/", method="POST", data=body, headers=_FORM, retry_failed=False)
+            return connection.request("/", method="POST", data=body, headers=headers, retry_failed=False).object
         except _RefusedByAws as exc:
             raise classify(exc.refused, FAULTS, creates=creates) from None
         except requests.RequestException as exc:
@@ -115,16 +146,13 @@ class Ec2:
             ) from exc
         except LibcloudError as exc:  # it could not read the answer
             _refuse(where, f"{exc}"[:200], creates)
-        if _tag(answer.object) != f"{action}Response":
-            _refuse(where, f"the answer is no {action}Response", creates)
-        return Fields(_value(answer.object), where, creates=creates)
 
     def _driver(self, region: str, service: str) -> Any:
         known = self._drivers.get((region, service))
         if known is not None:
             return known
         account = self._account
-        url = urlsplit(account.base_url or f"https://{service}.{region}.{_domain(region)}")
+        url = urlsplit(account.base_url or f"https://{_HOSTS.get(service, service)}.{region}.{_domain(region)}")
         driver = _DRIVERS[service](
             account.access_key_id,
             account.secret_access_key,
@@ -159,12 +187,26 @@ class _Response(EC2Response):
 
 
 class _Connection(EC2Connection):
-    responseCls = _Response
+    responseCls: Any = _Response
 
 
 class _StsConnection(_Connection):
     service_name = "sts"
     version = "2011-06-15"
+
+
+class _JsonAnswer(JsonResponse):
+    def parse_error(self) -> NoReturn:
+        """Raises `_RefusedByAws`."""
+        body = _json(self.body or "")
+        said = body if isinstance(body, Mapping) else {}
+        code = str(said.get("__type", "")).rpartition("#")[2]
+        raise _RefusedByAws(Refused(self.status, code, str(said.get("message") or said.get("Message") or self.body)))
+
+
+class _PricingConnection(_Connection):
+    responseCls = _JsonAnswer
+    service_name = "pricing"
 
 
 class _Driver(EC2NodeDriver):
@@ -175,8 +217,13 @@ class _StsDriver(EC2NodeDriver):
     connectionCls = _StsConnection
 
 
+class _PricingDriver(EC2NodeDriver):
+    connectionCls = _PricingConnection
+
+
 _SERVICES: Final = {"GetCallerIdentity": "sts"}
-_DRIVERS: Final[Mapping[str, Any]] = {"ec2": _Driver, "sts": _StsDriver}
+_DRIVERS: Final[Mapping[str, Any]] = {"ec2": _Driver, "sts": _StsDriver, "pricing": _PricingDriver}
+_HOSTS: Final = {"pricing": "api.pricing"}
 
 _LISTS: Final = frozenset({
     "capacityReservationSet", "imagesSet", "instancesSet", "instanceTypeSet", "ipPermissions", "gpus", "reservationSet",
@@ -252,6 +299,13 @@ def _words_of(body: str) -> tuple[str, str]:
     found = {name: re.search(rf"<{name}>([^<]*)</{name}>", body) for name in ("Code", "Message")}
     code, message = (unescape(one[1]).strip() if one is not None else "" for one in found.values())
     return code, message or body[:300]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _domain(region: str) -> str:

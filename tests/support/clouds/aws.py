@@ -17,6 +17,8 @@ from support.clouds.aws_shapes import (
     instance_facts,
     kind,
     kind_facts,
+    listing,
+    price_region,
     reservation_facts,
 )
 from support.clouds.aws_wire import Query, action_of, answer, check_signature, error, query_of, refused
@@ -87,6 +89,8 @@ class AwsCloud(WireCloud):
             kind("m7i.large", 0, cpus=2),
         ]
         self.spot = [("g6.xlarge", "a", "0.31"), ("g6.xlarge", "b", "0.35"), ("p5.48xlarge", "a", "20.5")]
+        self.listed: list[tuple[str, str, str]] | None = None
+        """Region, type and price of the price list; None: the user may not read it."""
         self.images = [image("ami-0aaaaaaaaaaaaaaa1", "20260901"), image("ami-0bbbbbbbbbbbbbbb2", "20261101")]
         self.reservations: list[dict[str, Any]] = []
         self.subnets = {"subnet-0123": ("vpc-2", "us-east-1b"), "subnet-0456": ("vpc-2", "us-east-1-scl-1a")}
@@ -111,6 +115,8 @@ class AwsCloud(WireCloud):
         return []
 
     def _route(self, request: Request) -> tuple[Route | None, Mapping[str, str]]:
+        if request.headers.get("x-amz-target") == "AWSPriceListService.GetProducts":
+            return Route("POST", "/", "other", self._price_list), {}
         action = action_of(request)
         handle = self._actions().get(action)
         if handle is None or (request.method, request.path) != ("POST", "/"):
@@ -166,6 +172,16 @@ class AwsCloud(WireCloud):
             for name, zone, usd in self.spot
         ]
         return _page(query, "spotPriceHistorySet", chosen(query, rows, kind_facts))
+
+    def _price_list(self, request: Request) -> Reply:
+        if self.listed is None:
+            message = "User is not authorized to perform: pricing:GetProducts"
+            return Reply(400, {"__type": "AccessDeniedException", "Message": message})
+        asked = request.json()
+        rows = [listing(*row) for row in self.listed if row[0] == price_region(asked)]
+        start = int(asked.get("NextToken", "0"))
+        page = {"FormatVersion": "aws_v1", "PriceList": rows[start : start + PAGE]}
+        return Reply(200, {**page, "NextToken": str(start + PAGE)} if len(rows) > start + PAGE else page)
 
     def _images(self, query: Query) -> dict[str, Any]:
         wanted = query.all("ImageId")

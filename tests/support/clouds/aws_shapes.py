@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -43,6 +44,22 @@ def image(id_: str, day: str) -> dict[str, Any]:
         "blockDeviceMapping": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 75}}],
         "creationDate": f"{day[:4]}-{day[4:6]}-{day[6:]}T00:00:00.000Z",
     }
+
+
+def listing(region: str, name: str, usd: str) -> str:
+    """A row of the price list: JSON in a text."""
+    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": usd}, "description": f"${usd} per On Demand Linux {name}"}
+    terms = {"OnDemand": {"SKU.T": {"effectiveDate": "2026-11-01", "priceDimensions": {"SKU.T.D": dimension}}}}
+    attributes = {"instanceType": name, "regionCode": region, "instanceFamily": "GPU instance"}
+    return json.dumps({"product": {"attributes": attributes, "sku": "SKU"}, "serviceCode": "AmazonEC2", "terms": terms})
+
+
+def price_region(asked: Mapping[str, Any]) -> str:
+    """Of which region the list is asked for; the filters are those of plain Linux, or it is too long."""
+    filters = {one["Field"]: one["Value"] for one in asked["Filters"] if one["Type"] == "TERM_MATCH"}
+    assert filters.items() >= {"operatingSystem": "Linux", "tenancy": "Shared", "capacitystatus": "Used"}.items()
+    assert set(asked) <= {"ServiceCode", "Filters", "FormatVersion", "NextToken", "MaxResults"}
+    return str(filters["regionCode"])
 
 
 def chosen(
