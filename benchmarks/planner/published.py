@@ -41,6 +41,8 @@ _OUT_OF_MEMORY: Final = re.compile(r"\boom\b|out of memory", re.IGNORECASE)
 _FAMILIES: Final[dict[str, dict[str, Any]]] = {
     "llama-3.2": {"model_type": "llama", "vocab_size": 128256, "num_key_value_heads": 8, "tie_word_embeddings": True},
     "llama-3": {"model_type": "llama", "vocab_size": 128256, "num_key_value_heads": 8},
+    "llama-2-70": {"model_type": "llama", "vocab_size": 32000, "num_key_value_heads": 8},
+    "llama-2": {"model_type": "llama", "vocab_size": 32000},
     "llama-1": {"model_type": "llama", "vocab_size": 32000},
     "deepseek-math": {"model_type": "llama", "vocab_size": 102400},
 }

@@ -5,7 +5,8 @@
 `FILE.csv` is a table of published runs with the columns of `reference_points.csv`, the default. `--rows` shows every
 run, `--docs` writes the tables into `docs/notes/planner.md` between its marks. Runs of tensor, context and pipeline
 parallelism, which Shunter does not have, are counted and left out; rows that cannot be read are told of and left out.
-Runs that were published as out of memory, and a few that ran beside them, stand in `out_of_memory.csv`.
+Runs that were published as out of memory, and some that ran beside them, stand in `out_of_memory.csv`; they were added
+when the constants had their values, and set none of them.
 
 The constants of the time model are few (`shunter_planner.timing.priors`), but those that matter most were found by a
 grid over these same runs and then rounded: the errors of all runs together are those of a fit. The fairer figure is the
@@ -51,7 +52,7 @@ def main() -> None:
     points, unread = read_rows(asked.file)
     limits, unread_limits = read_rows(LIMITS)
     lines = [*_overview(points, [*unread, *unread_limits]), "", *_verdicts(points, limits), "", *_memory(points), ""]
-    lines += [*_speed(points), "", *_left_out(points)]
+    lines += [*_speed(points), "", *_left_out(points, limits)]
     if asked.rows:
         lines += ["", *_rows(points)]
     print("\n".join(lines))
@@ -114,7 +115,7 @@ def _speed(points: Sequence[Point]) -> Iterator[str]:
         yield _line(name, [speed_error(point) for point in group])
 
 
-def _left_out(points: Sequence[Point]) -> Iterator[str]:
+def _left_out(points: Sequence[Point], unseen: Sequence[Point]) -> Iterator[str]:
     measured = [point for point in points if point.covered and point.tokens_per_s_per_gpu]
     errors = []
     for _, group in _grouped(measured, lambda point: f"{point.name}, {point.gpu.name}"):
@@ -124,6 +125,8 @@ def _left_out(points: Sequence[Point]) -> Iterator[str]:
     yield "| constants set without the run's own group | runs | median error | 90th percentile | largest |"
     yield "|---|--:|--:|--:|--:|"
     yield _line("leave one group out", errors)
+    timed = [point for point in unseen if point.covered and point.tokens_per_s_per_gpu]
+    yield _line("runs added later, which set nothing", [speed_error(point) for point in timed])
 
 
 @contextmanager

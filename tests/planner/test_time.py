@@ -10,7 +10,7 @@ from shunter_planner.hardware.gpus import every_gpu, gpu_of
 from shunter_planner.recipe import Cut, Recipe, Spread
 from shunter_planner.timing.estimate import StepTime, step_time
 from shunter_planner.timing.messages import messages
-from support.published import LLAMA_8B, POINTS, Point
+from support.published import LIMITS, LLAMA_8B, POINTS, Point
 
 H100 = gpu_of("H100", 80)
 RDMA = fabric_of("rdma")
@@ -30,6 +30,14 @@ def test_published_speeds_are_met() -> None:
     assert len(errors) > 140
     assert statistics.median(errors) <= 0.08
     assert errors[round(0.9 * len(errors))] <= 0.20
+
+
+def test_speeds_of_runs_that_set_no_constant_are_met() -> None:
+    errors = sorted(abs(error_of(point)) for point in LIMITS if point.tokens_per_s_per_gpu)
+
+    assert len(errors) >= 6
+    assert statistics.median(errors) <= 0.05
+    assert errors[-1] <= 0.15
 
 
 def test_no_group_of_published_runs_is_off_by_much() -> None:
