@@ -32,6 +32,8 @@ from shunter_planner.search.sizing import ROOM, SURELY_TOO_LARGE
 from shunter_planner.timing import estimate
 from shunter_planner.timing.priors import family_of
 
+CONSTANTS: Final[Any] = estimate
+"""Where the formulas look their constants up: set anew for a while."""
 HERE: Final = Path(__file__).parent
 LIMITS: Final = HERE / "out_of_memory.csv"
 PAGE: Final = HERE.parents[1] / "docs" / "notes" / "planner.md"
@@ -132,22 +134,22 @@ def _left_out(points: Sequence[Point], unseen: Sequence[Point]) -> Iterator[str]
 @contextmanager
 def _set_anew(points: Sequence[Point]) -> Iterator[None]:
     """Constants as a coarse search over these runs would set them."""
-    before = {name: dict(getattr(estimate, name)) for name in _GRID}
-    passes = estimate.PASSES
+    before = {name: dict(getattr(CONSTANTS, name)) for name in _GRID}
+    passes = CONSTANTS.PASSES
     try:
         for family in ("hopper", "ampere"):
             _search(family, [point for point in points if family_of(point.gpu.name) == family][::3])
         yield
     finally:
         for name, values in before.items():
-            getattr(estimate, name).update(values)
-        vars(estimate)["PASSES"] = passes
+            getattr(CONSTANTS, name).update(values)
+        CONSTANTS.PASSES = passes
 
 
 def _search(family: str, points: Sequence[Point]) -> None:
     def place(gemm: float, attention: float, passes: float) -> float:
-        estimate.GEMM_SHARE[family], estimate.ATTENTION_SHARE[family] = gemm, attention
-        vars(estimate)["PASSES"] = passes
+        CONSTANTS.GEMM_SHARE[family], CONSTANTS.ATTENTION_SHARE[family] = gemm, attention
+        CONSTANTS.PASSES = passes
         return statistics.mean(min(abs(speed_error(point)), 0.3) for point in points)
 
     grid = itertools.product(_GRID["GEMM_SHARE"][family], _GRID["ATTENTION_SHARE"][family], _PASSES)

@@ -280,14 +280,14 @@ def market(count: int, seed: int = 1) -> Sequence[Candidate]:
 def test_five_thousand_offers_are_planned_within_a_fifth_of_a_second_of_this_process(gpus: Any) -> None:
     offers, facts = market(5000), Facts(instances=tuple(f"p{number}" for number in range(20)))
     spec = document(resources={"gpus": gpus, "capacity": "spot_then_on_demand"})
-    spent = []
+    answers, spent = [], []
 
     for _ in range(5):
         began = time.process_time()
-        answer = plan(spec, offers, facts, History())
+        answers.append(plan(spec, offers, facts, History()))
         spent.append(time.process_time() - began)
 
-    assert isinstance(answer, Plan)
+    assert all(isinstance(answer, Plan) for answer in answers)
     assert min(spent) < 0.4  # 0.04 and 0.13 s on a quiet machine; another one may be half as fast
 
 
