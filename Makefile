@@ -20,7 +20,7 @@ demo: setup ## train a small language model end to end on this machine
 	$(RUN)/python examples/demo.py
 
 test: setup ## the tests
-	$(RUN)/python -m pytest -m 'not slow'
+	$(RUN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4 --dist loadfile
 
 nightly: setup ## the tests that take many minutes
 	$(RUN)/python -m pytest -m nightly
