@@ -32,6 +32,8 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
     "paperspace": "a stateful fake of its API v1 over HTTP, the whole kit; not verified: its words for want of room, "
     "quota and money, its limit of calls, the unit of its rates, and how long a script may be",
+    "ovh": "a stateful fake of Keystone, nova, glance, neutron and the price list over HTTP, the whole kit; not "
+    "verified: the name of the image with NVIDIA's driver",
     "runpod": "a stateful fake of its API v2 over HTTP, the whole kit; jobs with real agents",
     "vast": "a stateful fake of its API over HTTP, the whole kit; not verified: its words for want of credit and for a "
     "bid that is too low, and how an image's sshd takes the host key",
