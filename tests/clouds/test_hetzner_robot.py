@@ -20,7 +20,7 @@ from shunter_providers.contract import (
     ProviderError,
 )
 from shunter_providers.testing import CloudConformance, CloudFault, Unpaced, WireCloud, make_intent
-from shunter_providers.testing.conformance import until_terminated, wait_for
+from shunter_providers.testing.conformance import listed, until_terminated, wait_for
 from shunter_schemas.ids import new_deployment_id
 from support.clouds.hetzner_robot import HetznerRobotCloud
 
@@ -174,6 +174,27 @@ async def test_nodes_of_a_job_share_its_key_which_goes_with_the_last_of_them(
     assert cloud.keys == {}
 
 
+async def test_twins_share_their_mark_which_stays_as_long_as_one_of_them(cloud: HetznerRobotCloud, door: int) -> None:
+    provider = robot(cloud, door)
+    intent = await an_intent(provider)
+    cloud.strike(CloudFault.TWIN)
+    await provider.create(intent)
+    first, second = await listed(provider, intent.tags["deployment"], 2)
+    for twin in (first, second):
+        await wait_for(provider, twin.handle, NodeCondition.RUNNING, 10)
+
+    await until_terminated(provider, first.handle)
+    marks = [key["name"] for key in cloud.keys.values()]
+    cloud.keys.clear()
+    left = await provider.list_owned(intent.tags["deployment"])
+    await until_terminated(provider, second.handle)
+
+    await provider.close()
+    assert marks == [intent.token]
+    assert [(view.handle, view.token) for view in left] == [(second.handle, intent.token)]
+    assert cloud.nodes() == []
+
+
 async def test_an_order_that_is_refused_leaves_no_key(cloud: HetznerRobotCloud, door: int) -> None:
     provider = robot(cloud, door)
     intent = await an_intent(provider)
@@ -188,12 +209,13 @@ async def test_an_order_that_is_refused_leaves_no_key(cloud: HetznerRobotCloud, 
 
 
 async def test_an_order_that_is_worked_on_waits_in_a_queue_and_is_cancelled_when_it_is_done() -> None:
-    with HetznerRobotCloud(PASSWORD, HOST_KEY, boot_s=0.5) as cloud:
+    with HetznerRobotCloud(PASSWORD, HOST_KEY, boot_s=float("inf")) as cloud:
         provider = robot(cloud, 9)
         handle = await provider.create(await an_intent(provider))
         view = await wait_for(provider, handle, NodeCondition.QUEUED, 10)
 
         at_once = await provider.terminate(handle)
+        cloud.nodes()[0].up_at = 0.0
         await until_terminated(provider, handle)
 
         await provider.close()

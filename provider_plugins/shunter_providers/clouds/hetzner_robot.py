@@ -22,6 +22,7 @@ from shunter_providers.clouds.hetzner_robot_words import (
     Order,
     Server,
     dists_of,
+    known_by_name,
     offers_of,
     order_of,
     server_of,
@@ -155,6 +156,7 @@ class HetznerRobotProvider(RestCloud):
     async def _look(self, handle: str) -> NodeView:
         order = await self._order_behind(handle)
         server = await self._server(order)
+        order = known_by_name(order, server)
         view = view_of(order, server)
         if view.condition is not NodeCondition.RUNNING or server is None:
             return view
@@ -200,7 +202,8 @@ class HetznerRobotProvider(RestCloud):
             self._wrapped("/server", "server", empty=True),
         )
         running = {server.number: server for server in map(server_of, servers)}
-        known = [order_of(order) for order in orders]
+        read = [order_of(order) for order in orders]
+        known = [known_by_name(order, running.get(order.number or "")) for order in read]
         listed = {order.id for order in known}
         older = [order for server in running.values() if (order := server.order) and order.id not in listed]
         return [(order, view_of(order, running.get(order.number or ""))) for order in (*known, *older)]
@@ -256,14 +259,18 @@ class HetznerRobotProvider(RestCloud):
         return answer.inside("key").text("fingerprint")
 
     async def _sweep(self, order: Order) -> None:
-        """The node's mark, and its job's own key, unless another node has it or may be about to."""
+        """The node's mark, and its job's own key, unless another node has them or may be about to."""
+        if any(self._may_appear(handle) for handle in list(self._unseen)):
+            return
+        nodes = [one for one, view in await self._nodes() if view.condition is not NodeCondition.GONE]
+        others = [other for other in nodes if other.id != order.id]
         known = [(key.text("name"), key.text("fingerprint")) for key in await self._wrapped("/key", "key", empty=True)]
-        left = [mark for name, mark in known if name == order.token]
-        logins = {mark for name, mark in order.keys if name.endswith(_LOGIN)} & {mark for _, mark in known}
-        if logins and not any(self._may_appear(handle) for handle in list(self._unseen)):
-            others = [one for one, view in await self._nodes() if view.condition is not NodeCondition.GONE]
-            needed = {mark for other in others if other.id != order.id for _, mark in other.keys}
-            left += sorted(logins - needed)
+        needed = {mark for other in others for _, mark in other.keys}
+        ours = {mark for name, mark in order.keys if name.endswith(_LOGIN)}
+        is_mark = order.token not in {other.token for other in others}
+        left = [
+            mark for name, mark in known if mark not in needed and ((is_mark and name == order.token) or mark in ours)
+        ]
         await self._forget(left)
 
     async def _forget(self, fingerprints: Sequence[str]) -> None:

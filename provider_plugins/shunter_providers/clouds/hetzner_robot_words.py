@@ -95,6 +95,12 @@ def order_of(transaction: Fields) -> Order:
     )
 
 
+def known_by_name(order: Order, server: Server | None) -> Order:
+    """The order; ours by its server's name, where its keys no longer tell."""
+    named = server.order if server is not None and order.token is None else None
+    return order._replace(token=named.token) if named is not None and named.id == order.id else order
+
+
 def server_of(server: Fields) -> Server:
     """Read one."""
     return Server(

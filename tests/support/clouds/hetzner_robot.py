@@ -135,7 +135,7 @@ class HetznerRobotCloud(WireCloud):
             "status": "ready" if is_done else "in process",
             "server_number": machine.order["number"] if is_done else None,
             "server_ip": "127.0.0.1" if is_done else None,
-            "authorized_key": [{"key": key} for key in machine.order["keys"]],
+            "authorized_key": [{"key": key} for key in machine.order["keys"] if key["fingerprint"] in self.keys],
             "host_key": [{"key": {"fingerprint": self._host_key, "type": "ED25519", "size": 256}}] if is_done else [],
             "comment": None,
             "product": {"id": machine.order["product"], "name": machine.order["product"]},
