@@ -26,6 +26,8 @@ START_UP, TRAINING, REPEATED, SAVING, IDLE = "start_up", "training", "repeated",
 CAUSES: Final = (START_UP, TRAINING, REPEATED, SAVING, IDLE)
 _TRAINED: Final = ""
 """Of a piece in which a gang trained: shared out among the three in the end."""
+_MOST_TOKENS: Final = 1e12
+"""Of one step; a program that says more says nonsense."""
 _STARTS: Final = frozenset({State.PROVISIONING, State.STARTING})
 
 
@@ -179,8 +181,11 @@ def _tokens_of(standing: Standing, steps: int) -> int | None:
     """By the tokens of a step, which are the same at every step of a document."""
     for row in reversed(standing.progress):
         speed, step_s = (row.values.get(name) for name in ("tokens_per_s", "step_time_s"))
-        if isinstance(speed, int | float) and isinstance(step_s, int | float) and speed > 0 and step_s > 0:
-            return steps * round(speed * step_s)
+        if not isinstance(speed, int | float) or not isinstance(step_s, int | float):
+            continue
+        a_step = speed * step_s
+        if 0.5 <= a_step < _MOST_TOKENS:
+            return steps * round(a_step)
     return None
 
 

@@ -202,6 +202,15 @@ def test_a_job_that_reports_nothing_has_neither_steps_nor_tokens() -> None:
     assert (found.steps, found.tokens, found.usd_per_million_tokens) == (None, None, None)
 
 
+@pytest.mark.parametrize("speed", [float("nan"), float("inf"), 0.0, -5.0, 1e300])
+def test_a_speed_that_is_nonsense_gives_no_tokens(speed: float) -> None:
+    progress = [ProgressRow("job_1", 1, START, 70, 100, {"tokens_per_s": speed, "step_time_s": 0.5}, None)]
+
+    found = made(standing(moves(*UP), ran(0, 1), progress=progress), [Meter(30, 60)])
+
+    assert (found.steps, found.tokens, found.usd_per_million_tokens) == (70, None, None)
+
+
 def test_what_was_predicted_and_planned_stands_beside_what_was_billed() -> None:
     parts = {"training": 9.0, "start_up": 1.0, "repeated": 0.0, "disk": 0.5, "setup": 2.0}
     prediction = Prediction(

@@ -3,11 +3,11 @@ one had done before, and how long training stood still to save."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from shunter_store.tables import metric_chunks
 
@@ -26,50 +26,46 @@ class Pace:
     """Doing steps that were done before; infinite where it never came further than its predecessors."""
 
 
-_POINTS = (
-    select(metric_chunks.c.generation, metric_chunks.c.points)
+_SPANS = (
+    select(metric_chunks.c.generation, func.min(metric_chunks.c.chunk), func.max(metric_chunks.c.chunk))
     .where(metric_chunks.c.job_id == bindparam("job"))
-    .order_by(metric_chunks.c.generation, metric_chunks.c.chunk)
+    .group_by(metric_chunks.c.generation)
+    .order_by(metric_chunks.c.generation)
+)
+_ONE_CHUNK = select(metric_chunks.c.points).where(
+    metric_chunks.c.job_id == bindparam("job"),
+    metric_chunks.c.generation == bindparam("of_generation"),
+    metric_chunks.c.chunk == bindparam("at"),
+)
+# The database picks the one series out of each chunk: a chunk holds a dozen, and a long training thousands of chunks.
+_SAVED = select(metric_chunks.c.generation, metric_chunks.c.points["values", SAVING]).where(
+    metric_chunks.c.job_id == bindparam("job")
 )
 
 
 def paces(conn: Connection, job_id: str) -> dict[int, Pace]:
     """By generation, of those that reported points."""
+    saving_s: dict[int, float] = defaultdict(float)
+    for generation, values in conn.execute(_SAVED, {"job": job_id}):
+        saving_s[generation] += sum(value for value in values or () if value is not None and value > 0)
     found: dict[int, Pace] = {}
     reached: int | None = None
-    for generation, rows in groupby(conn.execute(_POINTS, {"job": job_id}), key=lambda row: row.generation):
-        tally = _Tally()
-        for row in rows:
-            tally.add(row.points)
-        found[generation] = tally.pace(reached)
-        reached = max(tally.last[0], tally.last[0] if reached is None else reached)
+    for generation, first, last in conn.execute(_SPANS, {"job": job_id}).all():
+        begun, ended = (
+            conn.execute(_ONE_CHUNK, {"job": job_id, "of_generation": generation, "at": at}).scalar_one()
+            for at in (first, last)
+        )
+        step, last_step = begun["steps"][0], ended["steps"][-1]
+        repeated_s = _repeated_s(step, last_step, max(0.0, ended["at"][-1] - begun["at"][0]), reached)
+        found[generation] = Pace(step, last_step, saving_s[generation], repeated_s)
+        reached = last_step if reached is None else max(reached, last_step)
     return found
 
 
-class _Tally:
-    """The points of one generation, chunk by chunk in the order of their steps."""
-
-    def __init__(self) -> None:
-        self._first: tuple[int, float] | None = None
-        self.last = (0, 0.0)
-        """Step and time."""
-        self._saving_s = 0.0
-
-    def add(self, packed: dict[str, Any]) -> None:
-        """One chunk, which has at least one point."""
-        steps, at = packed["steps"], packed["at"]
-        self._first = self._first or (steps[0], at[0])
-        self.last = (steps[-1], at[-1])
-        self._saving_s += sum(value for value in packed["values"].get(SAVING) or () if value is not None and value > 0)
-
-    def pace(self, reached: int | None) -> Pace:
-        """`reached`: the last step that was done before; None: it is the first."""
-        assert self._first is not None, "a chunk has points"
-        (first_step, first_at), (last_step, last_at) = self._first, self.last
-        repeated_s = 0.0
-        if reached is not None and last_step <= reached:
-            repeated_s = float("inf")
-        elif reached is not None and first_step <= reached:
-            a_step_s = max(0.0, last_at - first_at) / (last_step - first_step)
-            repeated_s = (reached - first_step + 1) * a_step_s
-        return Pace(first_step, last_step, self._saving_s, repeated_s)
+def _repeated_s(first_step: int, last_step: int, took_s: float, reached: int | None) -> float:
+    """`reached`: the last step that was done before; None: it is the first generation."""
+    if reached is None or first_step > reached:
+        return 0.0
+    if last_step <= reached:
+        return float("inf")
+    return (reached - first_step + 1) * took_s / (last_step - first_step)
