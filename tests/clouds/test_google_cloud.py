@@ -318,19 +318,35 @@ async def test_an_operation_that_fails_after_the_call_was_answered_fails_the_nod
 ) -> None:
     provider = google(cloud, operation_wait_s=0)
     intent = await an_intent(provider)
-    cloud.operation_s = 0.4
+    cloud.operation_s = 3600
     cloud.strike(CloudFault.NO_CAPACITY)
     handle = await provider.create(intent)
     at_first = await provider.get(handle)
+    for operation in cloud.operations.values():
+        operation.done_at = 0
 
-    view = await wait_for(provider, handle, NodeCondition.FAILED, 10)
+    view = await provider.get(handle)
     gone = await provider.terminate(handle)
 
     await provider.close()
-    assert at_first.condition is NodeCondition.PENDING
+    assert (at_first.condition, view.condition) == (NodeCondition.PENDING, NodeCondition.FAILED)
     assert "ZONE_RESOURCE_POOL_EXHAUSTED" in view.reason
     assert gone
     assert cloud.nodes() == []
+
+
+async def test_a_node_that_neither_its_zone_nor_its_operations_show_yet_is_not_gone(cloud: GoogleCloud) -> None:
+    provider = google(cloud)
+    cloud.strike(CloudFault.LATE, delay_s=3600)
+    handle = await provider.create(await an_intent(provider))
+    cloud.operations.clear()
+
+    view = await provider.get(handle)
+    gone = await provider.terminate(handle)
+
+    await provider.close()
+    assert view.condition is NodeCondition.PENDING
+    assert not gone
 
 
 async def test_a_list_without_a_zone_that_cannot_be_reached_is_an_error(cloud: GoogleCloud) -> None:

@@ -7,8 +7,6 @@ token is shared by all drivers of an account and kept in memory; libcloud would 
 
 from __future__ import annotations
 
-import json
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +17,13 @@ import requests
 from libcloud.common.base import ConnectionUserAndKey
 from libcloud.common.google import GoogleAuthError, GoogleServiceAcctAuthConnection
 from libcloud.compute.drivers.gce import GCEConnection, GCENodeDriver, GCEResponse
-from urllib3.exceptions import NewConnectionError
 
-from shunter_providers.clouds.faults import Refused, Row, classify, retry_after_s
+from shunter_providers.clouds.blocking import Words, again_in_s, lost, read
+from shunter_providers.clouds.faults import Refused, Row, classify
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Fault, ProviderError, Scope
 
 _SCOPE: Final = "https://www.googleapis.com/auth/compute"
-_TRIES: Final = 3
 _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
 _RENEW_BEFORE_S: Final = 120.0
@@ -118,10 +115,10 @@ class Gce:
             try:
                 return self._signed_in(method, path, params or {}, body, creates)
             except ProviderError as exc:
-                again_in_s = _again_in_s(exc, attempt) if method == "GET" else None
-                if again_in_s is None or time.monotonic() + again_in_s > self._give_up_at:
+                pause_s = again_in_s(exc, attempt) if method == "GET" else None
+                if pause_s is None or time.monotonic() + pause_s > self._give_up_at:
                     raise
-                time.sleep(again_in_s)
+                time.sleep(pause_s)
 
     def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Fields]:
         """All pages of a list, each whole; raises as `ask`."""
@@ -182,9 +179,9 @@ class Gce:
         try:
             answer = self._connection.request(whole, params=params, data=body, headers=headers, method=method)
         except requests.RequestException as exc:
-            raise _lost(exc, where, creates) from exc
+            raise lost(exc, where, creates=creates) from exc
         try:
-            return _read(answer, where, creates)
+            return read(answer, where, _WORDS, creates=creates)
         except ProviderError as exc:
             if exc.fault is Fault.RATE_LIMITED and exc.retry_after_s:
                 self._pace.hold_off(exc.retry_after_s)
@@ -260,12 +257,12 @@ def _sign_in(account: Account) -> Fields:
             port=url.port,
             timeout=account.timeout_s,
         )
-        return _read(connection.get_new_token(), where, creates=False)
+        return read(connection.get_new_token(), where, _WORDS, creates=False)
     except GoogleAuthError as exc:
         way_out = " (pip install 'shunter[ssh]')" if "cryptography" in exc.value else ""
         raise ProviderError(Fault.AUTH, f"{where}: {exc.value}{way_out}", scope=Scope.ACCOUNT) from None
     except requests.RequestException as exc:
-        raise _lost(exc, where, creates=False) from exc
+        raise lost(exc, where, creates=False) from exc
     except ProviderError as exc:
         if exc.fault is Fault.INVALID:  # `invalid_grant`, which comes as 400
             raise ProviderError(Fault.AUTH, f"{where}: {exc.detail}", scope=Scope.ACCOUNT) from None
@@ -273,25 +270,6 @@ def _sign_in(account: Account) -> Fields:
     finally:
         if connection is not None and connection.connection is not None:
             connection.connection.session.close()
-
-
-def _read(answer: Any, where: str, creates: bool) -> Fields:
-    """What an `_Answer` says."""
-    try:
-        body = json.loads(answer.object)
-    except ValueError:
-        body = None
-    if not 200 <= answer.status < 300:
-        code, message = words_of(body, answer.object)
-        after_s = retry_after_s(answer.headers.get("retry-after"))
-        raise classify(Refused(answer.status, code, message, after_s), FAULTS, creates=creates)
-    if body is None:
-        raise ProviderError(
-            Fault.AMBIGUOUS if creates else Fault.TRANSIENT,
-            f"{where}: the answer is no JSON: {answer.object[:80]!r}",
-            may_have_created=creates,
-        )
-    return Fields(body, where, creates=creates)
 
 
 def words_of(body: Any, text: str) -> tuple[str, str]:
@@ -338,6 +316,7 @@ FAULTS: Final[Sequence[Row]] = (
 )
 # fmt: on
 """By the reasons of replies and the codes of operations, which differ in spelling only."""
+_WORDS: Final = Words(words_of, FAULTS)
 
 
 def _refuse_what_is_partial(page: Fields, where: str) -> None:
@@ -347,26 +326,3 @@ def _refuse_what_is_partial(page: Fields, where: str) -> None:
     if missing or code not in ("-", "NO_RESULTS_ON_PAGE"):
         detail = f"{where}: the list is not whole: {', '.join(missing) or page.inside('warning').text('message', code)}"
         raise ProviderError(Fault.TRANSIENT, detail)
-
-
-def _lost(error: requests.RequestException, where: str, creates: bool) -> ProviderError:
-    sent = creates and _may_have_been_sent(error)
-    return ProviderError(
-        Fault.AMBIGUOUS if sent else Fault.TRANSIENT, f"{where}: {type(error).__name__}: {error}", may_have_created=sent
-    )
-
-
-def _may_have_been_sent(error: requests.RequestException) -> bool:
-    if isinstance(error, requests.exceptions.ConnectTimeout | requests.exceptions.ProxyError):
-        return False
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return not isinstance(reason, NewConnectionError)
-
-
-def _again_in_s(error: ProviderError, attempt: int) -> float | None:
-    """When to try a reading call again; None: not at all."""
-    if attempt >= _TRIES or error.fault not in (Fault.TRANSIENT, Fault.RATE_LIMITED):
-        return None
-    if error.retry_after_s is not None:
-        return error.retry_after_s if error.retry_after_s <= 5 else None
-    return random.uniform(0.5, 1.0) * 0.2 * 2.0**attempt

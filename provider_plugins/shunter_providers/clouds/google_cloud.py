@@ -81,6 +81,8 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         credential = settings.credentials.get_secret_value() if settings.credentials else settings.credentials_file
         self._pace = _PaceOfLoop(instance, f"{credential} {settings.project}")
         self._tokens = Tokens()
+        self._made_at: dict[str, float] = {}
+        """Handles of nodes of whose making the operations may not tell yet."""
 
     def connect(self) -> Gce:
         """See the base."""
@@ -128,6 +130,7 @@ class GoogleCloudProvider(SyncProvider[Gce]):
             if exc.fault is Fault.CONFLICT and self.look(client, handle).condition is not NodeCondition.GONE:
                 return handle
             raise
+        self._note_made(handle)
         self._wait_for(client, zone, operation)
         return handle
 
@@ -141,8 +144,11 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         except ProviderError as exc:
             if exc.fault is not Fault.NOT_FOUND:
                 raise
-        condition, reason = fate_of(_operations_on(client, zone, name), self.capabilities.visibility_delay_s)
-        return NodeView(handle, token_of(name), condition, reason)
+        within_s = self.capabilities.visibility_delay_s
+        operations = _operations_on(client, zone, name)
+        if not operations and time.monotonic() - self._made_at.get(handle, -within_s) < within_s:
+            return NodeView(handle, token_of(name), NodeCondition.PENDING, "not shown yet")
+        return NodeView(handle, token_of(name), *fate_of(operations, within_s))
 
     def look_for_all(self, client: Gce, deployment: str) -> Sequence[NodeView]:
         """See the base."""
@@ -178,6 +184,10 @@ class GoogleCloudProvider(SyncProvider[Gce]):
             return list(offers_of(zone, kind, quotas, self._settings))
         except ProviderError:
             return []
+
+    def _note_made(self, handle: str) -> None:
+        now, within_s = time.monotonic(), self.capabilities.visibility_delay_s
+        self._made_at = {one: at for one, at in self._made_at.items() if now - at < within_s} | {handle: now}
 
     def _wait_for(self, client: Gce, zone: str, operation: Fields) -> None:
         """Until it is done or that is no longer worth the wait; raises what it failed with."""

@@ -7,7 +7,6 @@ serves an account, each call of the contract has a connection of its own, and on
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +16,12 @@ import requests
 from libcloud.common.base import ConnectionUserAndKey
 from libcloud.common.openstack_identity import OpenStackAuthResponse, OpenStackIdentity_3_0_Connection
 from libcloud.compute.drivers.openstack import OpenStack_1_1_Response, OpenStack_2_Connection
-from urllib3.exceptions import NewConnectionError
 
-from shunter_providers.clouds.faults import Refused, Row, classify, retry_after_s
+from shunter_providers.clouds.blocking import Words, again_in_s, lost, read
+from shunter_providers.clouds.faults import Row
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Fault, ProviderError, Scope
 
-_TRIES: Final = 3
 _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
 _TOKEN_FOR_S: Final = 1800.0
@@ -122,10 +120,10 @@ class OpenStack:
             try:
                 return self._signed_in(place, method, path, params or {}, body)
             except ProviderError as exc:
-                again_in_s = _again_in_s(exc, attempt) if method == "GET" else None
-                if again_in_s is None or time.monotonic() + again_in_s > self._give_up_at:
+                pause_s = again_in_s(exc, attempt) if method == "GET" else None
+                if pause_s is None or time.monotonic() + pause_s > self._give_up_at:
                     raise
-                time.sleep(again_in_s)
+                time.sleep(pause_s)
 
     def servers(self, region: str, name: str) -> Iterator[Fields]:
         """All servers of a region whose names fit a pattern, over all pages; raises as `ask`."""
@@ -184,8 +182,8 @@ class OpenStack:
         try:
             answer = connection.request(path, params=params, data=body, headers=_JSON, method=method)
         except requests.RequestException as exc:
-            raise _lost(exc, where, creates) from exc
-        return _read(answer, where, creates)
+            raise lost(exc, where, creates=creates) from exc
+        return read(answer, where, _WORDS, creates=creates)
 
     def _connection(self, url: str, token: str) -> Any:
         known = self._connections.get(url + token)
@@ -255,9 +253,9 @@ def _sign_in(account: Account) -> Grant:
     wanted["auth"]["scope"] = {"project": {"id": account.project_id}}  # libcloud knows projects by name only
     try:
         answer = connection.request("/v3/auth/tokens", data=json.dumps(wanted), method="POST", retry_failed=False)
-        token = _read(answer, where, creates=False).inside("token")
+        token = read(answer, where, _WORDS, creates=False).inside("token")
     except requests.RequestException as exc:
-        raise _lost(exc, where, creates=False) from exc
+        raise lost(exc, where, creates=False) from exc
     finally:
         if connection.connection is not None:
             connection.connection.session.close()
@@ -273,26 +271,6 @@ def _endpoints(token: Fields) -> Iterator[tuple[tuple[str, str], str]]:
         for endpoint in service.items("endpoints") if kind in _SERVICES else ():
             if endpoint.text("interface") == "public":
                 yield (kind, endpoint.text("region")), endpoint.text("url").rstrip("/")
-
-
-def _read(answer: Any, where: str, creates: bool) -> Fields:
-    """What an `_Answer` says; an empty one is an empty object."""
-    text = answer.object
-    try:
-        body = json.loads(text) if text else {}
-    except ValueError:
-        body = None
-    if not 200 <= answer.status < 300:
-        code, message = words_of(body, text)
-        after_s = retry_after_s(answer.headers.get("retry-after"))
-        raise classify(Refused(answer.status, code, message, after_s), FAULTS, creates=creates)
-    if body is None:
-        raise ProviderError(
-            Fault.AMBIGUOUS if creates else Fault.TRANSIENT,
-            f"{where}: the answer is no JSON: {text[:80]!r}",
-            may_have_created=creates,
-        )
-    return Fields(body, where, creates=creates)
 
 
 def words_of(body: Any, text: str) -> tuple[str, str]:
@@ -315,26 +293,4 @@ FAULTS: Final[Sequence[Row]] = (
     Row(409,  r"task_state deleting|is being deleted",              Fault.TRANSIENT,    Scope.OFFER),
 )
 # fmt: on
-
-
-def _lost(error: requests.RequestException, where: str, creates: bool) -> ProviderError:
-    sent = creates and _may_have_been_sent(error)
-    return ProviderError(
-        Fault.AMBIGUOUS if sent else Fault.TRANSIENT, f"{where}: {type(error).__name__}: {error}", may_have_created=sent
-    )
-
-
-def _may_have_been_sent(error: requests.RequestException) -> bool:
-    if isinstance(error, requests.exceptions.ConnectTimeout | requests.exceptions.ProxyError):
-        return False
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return not isinstance(reason, NewConnectionError)
-
-
-def _again_in_s(error: ProviderError, attempt: int) -> float | None:
-    """When to try a reading call again; None: not at all."""
-    if attempt >= _TRIES or error.fault not in (Fault.TRANSIENT, Fault.RATE_LIMITED):
-        return None
-    if error.retry_after_s is not None:
-        return error.retry_after_s if error.retry_after_s <= 5 else None
-    return random.uniform(0.5, 1.0) * 0.2 * 2.0**attempt
+_WORDS: Final = Words(words_of, FAULTS)
