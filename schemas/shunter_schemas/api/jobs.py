@@ -366,7 +366,7 @@ class Job(Answer):
     )
     cost: Cost = Field(default=Cost(), description="Money spent.", examples=[{"usd": 0.0}])
     spec: dict[str, Any] = Field(
-        title="Document",  # what generated clients call its type; `JobSpec` is another's name
+        title="Content",  # what generated clients call its type; `JobSpec` and `JobDocument` are others' names
         description="The job document.",
         examples=[{"version": "1", "name": "tiny-lm-ddp"}],
     )
