@@ -8,7 +8,7 @@ gets what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
@@ -63,9 +63,8 @@ def receipt(standing: Standing, now: datetime, meters: Mapping[str, Meter], pace
     }
     causes = _by_cause([piece for cut in pieces.values() for piece in cut], stages, paces)
     total = _summed(causes.values())
-    steps, tokens = _steps_of(standing, paces), None
-    if steps is not None:
-        tokens = _tokens_of(standing, steps)
+    steps = _steps_of(standing, paces)
+    tokens = None if steps is None else _tokens_of(standing, steps)
     usd = total.micro_usd / MICRO
     predicted = _prediction_of(standing)
     return Receipt(
@@ -254,7 +253,7 @@ def _billed(standing: Standing) -> float | None:
     return sum(node.billed_usd_per_hour for node in made if node.run_generation == last) if made else None
 
 
-def _summed(parts: Iterator[Sum] | Any) -> Sum:
+def _summed(parts: Iterable[Sum]) -> Sum:
     total = Sum()
     for part in parts:
         total.add(part)
