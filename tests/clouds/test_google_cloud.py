@@ -184,10 +184,21 @@ async def test_a_node_with_an_end_is_told_to_the_vendor_so_that_it_ends_without_
     assert 3500 < int(scheduling["maxRunDuration"]["seconds"]) <= 3600
 
 
-async def test_keys_go_into_metadata_and_the_launch_does_not(cloud: GoogleCloud) -> None:
+async def test_a_node_without_an_end_runs_until_it_is_ended(cloud: GoogleCloud) -> None:
+    provider = google(cloud)
+
+    await provider.create(await an_intent(provider, expires_at=float("inf")))
+
+    await provider.close()
+    assert not {"maxRunDuration", "instanceTerminationAction"} & set(inserts(cloud)[0].json()["scheduling"])
+
+
+async def test_keys_go_into_metadata_and_neither_the_launch_nor_a_service_account_goes_along(
+    cloud: GoogleCloud,
+) -> None:
     provider = google(cloud)
     launch = Launch(("{python}", "agent.pyz"), {"agent.pyz": b"x" * 400_000}, {"TOKEN": "for-ssh-alone"})
-    intent = await an_intent(provider, launch=launch, public_key="ssh-ed25519 AAAA job", host_key=HOST_KEY)
+    intent = await an_intent(provider, launch=launch, public_key="ssh-ed25519 AAAA job\n", host_key=HOST_KEY)
     handle = await provider.create(intent)
     view = await wait_for(provider, handle, NodeCondition.RUNNING, 10)
 
@@ -196,24 +207,16 @@ async def test_keys_go_into_metadata_and_the_launch_does_not(cloud: GoogleCloud)
     await provider.close()
     config = json.loads(metadata["user-data"].partition("\n")[2])
     assert config == {
-        "ssh_authorized_keys": ["ssh-ed25519 AAAA job"],
+        "ssh_authorized_keys": ["ssh-ed25519 AAAA job\n"],
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": HOST_KEY},
     }
     assert metadata["ssh-keys"] == "ubuntu:ssh-ed25519 AAAA job"
     assert metadata["enable-oslogin"] == "FALSE"
     assert b"for-ssh-alone" not in inserts(cloud)[0].body
+    assert "serviceAccounts" not in inserts(cloud)[0].json()
     assert view.ssh is not None
     assert (view.ssh.host, view.ssh.port, view.ssh.user) == ("127.0.0.1", 22, "ubuntu")
-
-
-async def test_a_node_has_no_service_account_to_call_the_vendor_with(cloud: GoogleCloud) -> None:
-    provider = google(cloud)
-
-    await provider.create(await an_intent(provider))
-
-    await provider.close()
-    assert "serviceAccounts" not in inserts(cloud)[0].json()
 
 
 async def test_options_name_image_reservation_and_placement(cloud: GoogleCloud) -> None:

@@ -269,10 +269,10 @@ def _scheduling(intent: Intent) -> dict[str, Any]:
     found: dict[str, Any] = {"provisioningModel": "SPOT" if spot else "STANDARD", "automaticRestart": False}
     if spot or intent.offer.gpus:
         found["onHostMaintenance"] = "TERMINATE"
-    if intent.expires_at is not None:
+    if intent.expires_at is not None and math.isfinite(intent.expires_at):
         seconds = math.ceil(intent.expires_at - time.time())
         found["maxRunDuration"] = {"seconds": str(min(max(seconds, _SHORTEST_RUN_S), _LONGEST_RUN_S))}
-    if spot or intent.expires_at is not None:
+    if spot or "maxRunDuration" in found:
         found["instanceTerminationAction"] = "DELETE"
     return found
 
@@ -284,7 +284,7 @@ def _metadata(intent: Intent, settings: GoogleCloudSettings) -> dict[str, str]:
     if user_data is not None:
         found["user-data"] = user_data
     if intent.public_key:
-        found["ssh-keys"] = f"{settings.user}:{intent.public_key}"
+        found["ssh-keys"] = f"{settings.user}:{' '.join(intent.public_key.split())}"  # another line is another's key
     return found
 
 
