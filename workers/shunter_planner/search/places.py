@@ -61,25 +61,35 @@ class _Judge:
     def __init__(self, document: JobSpec, blocks: Sequence[Block], gangs: Sequence[GangShape]) -> None:
         self._document, self._blocks, self._gangs = document, blocks, gangs
         self._dearest = document.limits.max_usd_per_hour
-        self._lying: dict[Hashable, _Lying] = {}
+        self._lying: dict[Hashable, tuple[float, _Lying]] = {}
+        """With the price at which it was found: what is dearer lies in none but these ways."""
 
     def of(self, candidate: Candidate) -> _Found | Rejection:
         """How it lies there, or what is in the way."""
         if (rejection := mismatch(self._document, candidate)) is not None:
             return rejection
-        hardware = _hardware(candidate)
-        lying = self._lying.get(hardware)
-        if lying is None or self._dearest is not None:
+        hardware, offer = _hardware(candidate), candidate.offer
+        lying = self._known(hardware, offer.price.usd_per_hour)
+        if not lying:
             judged = self._fit(candidate)
             if isinstance(judged, Rejection):
                 return judged
-            lying = self._lying[hardware] = judged
-        offer = candidate.offer
+            lying = judged
+            self._lying[hardware] = offer.price.usd_per_hour, lying
         if block := next((block for block in self._blocks if block.covers(candidate)), None):
             return Rejection(
                 candidate.instance, offer.instance_type, offer.region, "blocked", block.detail, final=False
             )
         return _Found(candidate, hardware, lying)
+
+    def _known(self, hardware: Hashable, usd_per_hour: float) -> _Lying:
+        """What is known of such hardware at this price; nothing: it has to be found out."""
+        price, lying = self._lying.get(hardware, (0.0, ()))
+        if self._dearest is None:
+            return lying
+        if usd_per_hour < price:
+            return ()
+        return [one for one in lying if one[0].num_nodes * usd_per_hour <= self._dearest]
 
     def _fit(self, candidate: Candidate) -> _Lying | Rejection:
         verdicts = [fit(self._document, candidate, gang) for gang in self._gangs]
