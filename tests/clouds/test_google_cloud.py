@@ -130,8 +130,8 @@ async def test_an_own_price_wins_and_one_of_a_region_wins_over_that(cloud: Googl
 
 async def test_a_region_without_quota_left_says_so_for_its_own_capacity_alone(cloud: GoogleCloud) -> None:
     cloud.quotas["us-central1"] = [
-        {"metric": "NVIDIA_H100_GPUS", "limit": 8.0, "usage": 4.0},
-        {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 0.0},
+        {"metric": "NVIDIA_A100_GPUS", "limit": 0.0, "usage": 0.0},
+        {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 4.0},
     ]
     provider = google(cloud)
 
@@ -139,8 +139,8 @@ async def test_a_region_without_quota_left_says_so_for_its_own_capacity_alone(cl
 
     await provider.close()
     assert {(o.capacity, o.availability) for o in offers} == {
-        ("on_demand", Availability.NO_QUOTA),
-        ("spot", Availability.UNKNOWN),
+        ("on_demand", Availability.UNKNOWN),
+        ("spot", Availability.NO_QUOTA),
     }
 
 

@@ -28,6 +28,15 @@ _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
 _RENEW_BEFORE_S: Final = 120.0
 _PAGE: Final = 500
+_HARMLESS: Final = (
+    "-",
+    "NO_RESULTS_ON_PAGE",
+    "QUOTA_INFO_UNAVAILABLE",
+    "DEPRECATED_RESOURCE_USED",
+    "DEPRECATED_TYPE_USED",
+    "EXPERIMENTAL_TYPE_USED",
+)
+"""Warnings with which a list is whole all the same; `-`: there is none."""
 
 
 class Account(NamedTuple):
@@ -323,6 +332,6 @@ def _refuse_what_is_partial(page: Fields, where: str) -> None:
     """A list that lacks a zone must not be taken for a whole one."""
     code = page.inside("warning").text("code", "-")
     missing = page.texts("unreachables")
-    if missing or code not in ("-", "NO_RESULTS_ON_PAGE"):
+    if missing or code not in _HARMLESS:
         detail = f"{where}: the list is not whole: {', '.join(missing) or page.inside('warning').text('message', code)}"
         raise ProviderError(Fault.TRANSIENT, detail)

@@ -49,14 +49,12 @@ _QUOTAS: Final[Mapping[str, str]] = {
     "nvidia-tesla-a100":      "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb":       "NVIDIA_A100_80GB_GPUS",
     "nvidia-h100-80gb":       "NVIDIA_H100_GPUS",
-    "nvidia-h100-mega-80gb":  "NVIDIA_H100_MEGA_GPUS",
-    "nvidia-h200-141gb":      "NVIDIA_H200_GPUS",
-    "nvidia-b200":            "NVIDIA_B200_GPUS",
     "nvidia-l4":              "NVIDIA_L4_GPUS",
     "nvidia-tesla-t4":        "NVIDIA_T4_GPUS",
     "nvidia-tesla-v100":      "NVIDIA_V100_GPUS",
 }
-"""A region's limits; those of spot begin with `PREEMPTIBLE_`."""
+"""A region's limits; those of spot begin with `PREEMPTIBLE_`. The API tells none of newer models, and of H100 only
+that of spot."""
 _REGIONS: Final[Mapping[str, str]] = {
     "us-*":                    "US",
     "northamerica-northeast1": "CA",
@@ -95,6 +93,7 @@ _REGIONS: Final[Mapping[str, str]] = {
     "africa-south1":           "ZA",
 }
 _CONDITIONS: Final[Mapping[str, tuple[NodeCondition, str]]] = {
+    "PENDING":        (NodeCondition.PENDING, ""),
     "PROVISIONING":   (NodeCondition.PENDING, ""),
     "STAGING":        (NodeCondition.PENDING, ""),
     "RUNNING":        (NodeCondition.RUNNING, ""),
@@ -103,6 +102,7 @@ _CONDITIONS: Final[Mapping[str, tuple[NodeCondition, str]]] = {
     "DEPROVISIONING": (NodeCondition.STOPPED, "it is being stopped"),
     "SUSPENDING":     (NodeCondition.STOPPED, "it is being suspended"),
     "SUSPENDED":      (NodeCondition.STOPPED, "it is suspended"),
+    "STOPPED":        (NodeCondition.STOPPED, "it was stopped: by itself, or by the vendor"),
     "TERMINATED":     (NodeCondition.STOPPED, "it was stopped: by itself, or by the vendor"),
     "REPAIRING":      (NodeCondition.FAILED,  "the vendor repairs its machine"),
 }
