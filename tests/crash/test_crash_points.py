@@ -24,13 +24,19 @@ def test_lives_lead_through_every_kind_of_point(sqlite_template: Path) -> None:
     assert around_calls | {"before a commit", "after a commit", "before terminate", "after terminate"} <= points
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "every",
+    [pytest.param(4, marks=pytest.mark.slow, id="some"), pytest.param(1, marks=pytest.mark.nightly, id="more")],
+)
 @pytest.mark.parametrize("name", sorted(LIVES))
-def test_a_worker_that_is_killed_at_a_point_of_a_life_breaks_no_promise(name: str, sqlite_template: Path) -> None:
+def test_a_worker_that_is_killed_at_a_point_of_a_life_breaks_no_promise(
+    name: str, every: int, sqlite_template: Path
+) -> None:
     life = LIVES[name]
     points = points_of(sqlite_template, life)
 
-    for point in chosen(points):
+    for point in chosen(points)[len(name) % every :: every]:
         play(sqlite_template, life, point)
 
 
