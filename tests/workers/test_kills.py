@@ -109,7 +109,7 @@ def test_a_killed_worker_child_is_replaced_and_its_steps_are_done_by_others(
 
     for job_id in jobs:
         job = own_plane.wait_for(job_id, "succeeded", timeout_s=60)
-        assert len(job["nodes"]) == 1
+        assert len([node for node in job["nodes"] if node.get("ready_at")]) == 1, "others were never made"
     assert len(own_plane.children()) == 2
     assert not own_plane.agents()
 
