@@ -172,7 +172,9 @@ def test_a_limit_that_is_set_while_a_job_runs_reaches_its_node_and_stops_it(plan
 
 def test_many_are_cancelled_by_label_whatever_they_do(plane: ControlPlane) -> None:
     jobs = [plane.submit(counter(labels={"sweep": "42"})) for _ in range(4)]
-    plane.wait_for(jobs[0], "running")
+    wait_until(
+        lambda: "running" in {plane.job(job_id)["state"] for job_id in jobs}, timeout_s=60, description="one runs"
+    )
     ask(plane, jobs[3], "pause")
 
     answer = plane.http("POST", "/v1/jobs/cancel", json={"label": ["sweep=42"]})
