@@ -36,6 +36,12 @@ def plane(deployed: Site) -> Iterator[Site]:
         deployed.set_clock(role, 0.0)
 
 
+ALL_OF_A_KIND = [
+    pytest.param(("api", "api-2"), marks=pytest.mark.nightly),
+    pytest.param(("worker", "worker-2"), marks=pytest.mark.nightly),
+]
+
+
 def limited(marks: Path, name: str) -> dict[str, object]:
     """A job that would be stopped if the hours of a jump counted."""
     document = counting(marks, name, LINES)
@@ -49,7 +55,7 @@ def patient(marks: Path, name: str, lines: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("ahead_s", [AHEAD_S, BEHIND_S], ids=["ahead", "behind"])
-@pytest.mark.parametrize("roles", [("api", "api-2"), ("worker", "worker-2"), ("api", "worker")], ids="+".join)
+@pytest.mark.parametrize("roles", [*ALL_OF_A_KIND, ("api", "worker")], ids="+".join)
 def test_a_clock_of_the_service_that_is_set_stops_no_training(
     roles: tuple[str, ...], ahead_s: float, plane: Site, tmp_path: Path
 ) -> None:
