@@ -224,6 +224,7 @@ def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) 
     end(plane, pool, job_id)
 
 
+@pytest.mark.nightly
 def test_a_host_with_less_than_was_offered_is_refused_and_passed_over(plane: ControlPlane, pool: Pool) -> None:
     set_gpus(pool.hosts[0], 0)
 

@@ -160,7 +160,7 @@ def test_the_live_display_shows_the_outage_with_a_clock(api: ApiProcess, line: U
     os.close(master)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_waiting_program_is_told_too(
     api: ApiProcess, line: UnsteadyLine, job_id: str, part: WorkerPart, kind: Kind
 ) -> None:
