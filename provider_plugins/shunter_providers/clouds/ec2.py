@@ -7,7 +7,6 @@ EC2 tells of missing capacity with HTTP 500, and libcloud's own list of sizes an
 from __future__ import annotations
 
 import json
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,19 +18,16 @@ import requests
 from libcloud.common.base import JsonResponse
 from libcloud.common.types import LibcloudError
 from libcloud.compute.drivers.ec2 import EC2Connection, EC2NodeDriver, EC2Response
-from urllib3.exceptions import NewConnectionError
 
+from shunter_providers.clouds.blocking import again_in_s, lost
 from shunter_providers.clouds.faults import Refused, Row, classify, retry_after_s
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Fault, ProviderError, Scope
 
 _MAKES_A_NODE: Final = "RunInstances"
 _READS: Final = ("Describe", "Get")
-_TRIES: Final = 3
 _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
-_WAITS_AT_MOST_S: Final = 5.0
-"""Before it tries again, where it was told for how long to wait."""
 _PRICES_IN: Final = "us-east-1"
 _JSON: Final = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "AWSPriceListService.GetProducts"}
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
@@ -76,10 +72,10 @@ class Ec2:
             try:
                 return self._once(region, action, parameters or {})
             except ProviderError as exc:
-                again_in_s = _again_in_s(exc, attempt) if action.startswith(_READS) else None
-                if again_in_s is None or time.monotonic() + again_in_s > self._give_up_at:
+                wait_s = again_in_s(exc, attempt) if action.startswith(_READS) else None
+                if wait_s is None or time.monotonic() + wait_s > self._give_up_at:
                     raise
-                time.sleep(again_in_s)
+                time.sleep(wait_s)
 
     def pages(self, region: str, action: str, parameters: Mapping[str, Any], items: str) -> Iterator[Fields]:
         """The members of a list over all of its pages; raises as `ask`."""
@@ -138,12 +134,7 @@ class Ec2:
         except _RefusedByAws as exc:
             raise classify(exc.refused, FAULTS, creates=creates) from None
         except requests.RequestException as exc:
-            sent = _may_have_been_sent(exc)
-            raise ProviderError(
-                Fault.AMBIGUOUS if sent and creates else Fault.TRANSIENT,
-                f"{where}: {type(exc).__name__}: {exc}",
-                may_have_created=sent and creates,
-            ) from exc
+            raise lost(exc, where, creates=creates) from exc
         except LibcloudError as exc:  # it could not read the answer
             _refuse(where, f"{exc}"[:200], creates)
 
@@ -312,21 +303,5 @@ def _domain(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def _may_have_been_sent(error: requests.RequestException) -> bool:
-    if isinstance(error, requests.exceptions.ConnectTimeout | requests.exceptions.ProxyError):
-        return False
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return not isinstance(reason, NewConnectionError)
-
-
 def _refuse(place: str, why: str, creates: bool) -> NoReturn:
     raise ProviderError(Fault.AMBIGUOUS if creates else Fault.TRANSIENT, f"{place}: {why}", may_have_created=creates)
-
-
-def _again_in_s(error: ProviderError, attempt: int) -> float | None:
-    """When to try a reading call again; None: not at all."""
-    if attempt >= _TRIES or error.fault not in (Fault.TRANSIENT, Fault.RATE_LIMITED):
-        return None
-    if error.retry_after_s is not None:
-        return error.retry_after_s if error.retry_after_s <= _WAITS_AT_MOST_S else None
-    return random.uniform(0.5, 1.0) * 0.2 * 2.0**attempt
