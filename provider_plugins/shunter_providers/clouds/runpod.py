@@ -7,7 +7,6 @@ next candidate: none of them ends a job.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -22,6 +21,7 @@ from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
 from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Availability,
     Capabilities,
@@ -105,9 +105,8 @@ class RunpodProvider(RestCloud):
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:
         """GPU pods of 1 to 8 GPUs, and CPU pods."""
-        gpus, cpus = await asyncio.gather(
-            asyncio.gather(*(self._catalog("gpus", count=count) for count in _COUNTS)), self._catalog("cpus")
-        )
+        asked = [self._catalog("gpus", count=count) for count in _COUNTS]
+        *gpus, cpus = await all_of([*asked, self._catalog("cpus")])
         cloud, disk = self._settings.cloud, self._settings.disk_gib
         found = [
             offer
