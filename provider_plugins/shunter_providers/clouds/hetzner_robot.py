@@ -33,6 +33,7 @@ from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
 from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Capabilities,
     Fault,
@@ -197,9 +198,11 @@ class HetznerRobotProvider(RestCloud):
 
     async def _nodes(self) -> list[tuple[Order, NodeView]]:
         """Orders of 30 days, and whatever older server bears one of our names."""
-        orders, servers = await asyncio.gather(
-            self._wrapped("/order/server/transaction", "transaction", empty=True),
-            self._wrapped("/server", "server", empty=True),
+        orders, servers = await all_of(
+            [
+                self._wrapped("/order/server/transaction", "transaction", empty=True),
+                self._wrapped("/server", "server", empty=True),
+            ]
         )
         running = {server.number: server for server in map(server_of, servers)}
         read = [order_of(order) for order in orders]

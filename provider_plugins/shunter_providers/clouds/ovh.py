@@ -21,6 +21,7 @@ from shunter_providers.clouds.ovh_servers import offers_of, prices_of, server_of
 from shunter_providers.clouds.ovh_settings import OvhOptions, OvhSettings
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
+from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Capabilities,
     Fault,
@@ -136,7 +137,7 @@ class OvhProvider(RestCloud):
 
     async def _list(self) -> Sequence[NodeView]:
         read = [self._call(partial(_servers, region=region)) for region in await self._regions()]
-        found = await asyncio.gather(*read)
+        found = await all_of(read)
         return [view_of(server, region, self._settings) for servers in found for region, server in servers]
 
     async def _end(self, handle: str) -> None:
