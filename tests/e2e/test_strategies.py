@@ -54,7 +54,7 @@ def test_the_example_succeeds_under_another_strategy_by_one_word(up: Up, tmp_pat
 
 
 def test_a_stopped_ddp_job_goes_on_as_fsdp_on_another_number_of_ranks(up: Up) -> None:
-    endless = ["workload.duration.steps=100000", "workload.checkpoint.every_steps=5"]
+    endless = ["workload.duration.steps=100000", "workload.checkpoint.every_steps=5", "limits.max_duration_s=8640000"]
     with Client(data_dir=up.data_dir) as client:
         first = client.submit(EXAMPLE, settings=endless)
         wait_until(lambda: list(client.checkpoints(first.id)), timeout_s=100, description="a checkpoint is committed")

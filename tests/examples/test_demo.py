@@ -17,7 +17,7 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.trainer, pytest.mark.timeout(240)]
 
 QUICK = ["--set", "workload.duration.steps=40", "--set", "workload.evaluation.every_steps=20"]
-NEVER_ENDING = ["--set", "workload.duration.steps=1000000"]
+NEVER_ENDING = ["--set", "workload.duration.steps=1000000", "--set", "limits.max_duration_s=8640000"]
 FAILING = [
     "--set",
     'workload={"kind": "script", "launcher": "plain", "command": ["sh", "-c", "echo the last words; exit 3"]}',
