@@ -47,6 +47,8 @@ class History:
         self._fences: dict[str, int] = {}
         self._held_until: dict[str, float] = {}
         self._started: dict[tuple[str, int, int], str] = {}
+        self._gangs: dict[tuple[str, int], frozenset[str]] = {}
+        """The nodes of each generation of a job: a row only tells of the last one that its node ran."""
 
         self.first: Broken | None = None
         """What was broken first. Plugins' callers swallow exceptions, so raising it is not enough."""
@@ -81,6 +83,13 @@ class History:
             )
         if before.outcome is None and after.outcome is not None:
             self._judge_outcome(conn, before, after)
+        if after.generation > before.generation:
+            done = self._all_done(conn, before.id, before.generation)
+            what = f"generation {before.generation} of {before.id} had succeeded and {after.generation} is begun"
+            self._require(3, not done, what)
+        if members := _members(conn, after.id, after.generation):
+            ids = frozenset(row.id for row in members)
+            self._world.database.on_commit.append(partial(self._gangs.__setitem__, (after.id, after.generation), ids))
         return after
 
     def _free(self, job_id: str) -> None:
@@ -89,12 +98,20 @@ class History:
     def _judge_outcome(self, conn: Connection, before: JobRow, after: JobRow) -> None:
         if after.outcome is State.CANCELLED:
             self._require(
-                5, not _all_done(conn, after.id, after.generation), f"{after.id} had succeeded and is cancelled"
+                5, not self._all_done(conn, after.id, after.generation), f"{after.id} had succeeded and is cancelled"
             )
         if before.cancel_requested_at is not None:
             self._require(
                 5, after.outcome is not State.FAILED, f"{after.id} was cancelled and fails for {after.reason}"
             )
+
+    def _all_done(self, conn: Connection, job_id: str, generation: int) -> bool:
+        """Whether every node that was told to run the generation has said that it is done."""
+        found = conn.execute(_ENDS, {"job": job_id, "of_generation": generation})
+        done = {row.node_id for row in found if row.ended == "done"}
+        now = frozenset(row.id for row in _members(conn, job_id, generation))
+        members = self._gangs.get((job_id, generation), frozenset()) | now
+        return bool(members) and members <= done
 
     def _is_broken(self, row: NodeRow, generation: int) -> bool:
         """Whether the ranks there have really ended."""
@@ -145,12 +162,8 @@ class History:
         row = self._world.database.read(lambda conn: by_token(conn, machine.token))
         is_its_own = row is not None and row.handle in (None, machine.handle)
         self._require(3, is_its_own, f"{machine.handle} started, which is not the machine of its row")
-        older = [of for job, of, _ in self._started if job == job_id and of < generation]
         newer = [of for job, of, _ in self._started if job == job_id and of > generation]
         self._require(3, not newer, f"generation {generation} started after {newer}")
-        if older:
-            done = self._world.database.read(lambda conn: _all_done(conn, job_id, max(older)))
-            self._require(3, not done, f"generation {max(older)} had succeeded and {generation} was started")
         self._require_no_other_gang(agent, generation)
 
     def _require_no_other_gang(self, agent: Agent, generation: int) -> None:
@@ -176,10 +189,3 @@ def by_token(conn: Connection, token: str) -> NodeRow | None:
 
 def _members(conn: Connection, job_id: str, generation: int) -> list[NodeRow]:
     return [NodeRow(*row) for row in conn.execute(_MEMBERS, {"job": job_id, "of_generation": generation})]
-
-
-def _all_done(conn: Connection, job_id: str, generation: int) -> bool:
-    found = conn.execute(_ENDS, {"job": job_id, "of_generation": generation})
-    ends = {row.node_id: row.ended for row in found}
-    members = _members(conn, job_id, generation)
-    return bool(members) and all(ends.get(row.id) == "done" for row in members)

@@ -31,7 +31,7 @@ from shunter_workers.duties import reaper, scanner
 from shunter_workers.states import closing, ends, provisioning, queued, recovering, running, starting
 from shunter_workers.states import gang as gang_states
 from shunter_workers.stepping import Stepper
-from sqlalchemy import Connection, bindparam, func, null, select, update
+from sqlalchemy import Connection, bindparam, false, func, null, select, update
 
 Patch = pytest.MonkeyPatch
 
@@ -85,7 +85,7 @@ def _forgets_a_wake_during_a_step(patch: Patch) -> None:
             update(job_due)
             .where(due.still_held("job", "at"))
             .values(lease_owner=None, lease_until=None, next_at=next_at)
-            .returning(func.coalesce(job_due.c.next_at <= db_now(), False), now_as_time())
+            .returning(func.coalesce(job_due.c.next_at <= db_now(), False), now_as_time(), false())
         )
 
     patch.setattr(steps, "_PARK", letting_go(null()))

@@ -53,6 +53,23 @@ def test_promise_2_an_empty_listing_right_after_a_create_closes_nothing(world: W
     assert job(world, job_id).state is State.RUNNING
 
 
+def test_promise_2_a_node_is_made_in_the_account_that_its_row_names(world: World) -> None:
+    """Other credentials are given between the intent and the create call."""
+    job_id = world.submit("capped")
+    worker = world.workers[0]
+    for _ in range(100):
+        if not rows(world, job_id):
+            worker.begin_step()
+            worker.process.go_on(1)
+    world.change_account("theirs")
+
+    live_until(world, job_id, State.RUNNING)
+
+    made = {machine.token: machine.account for machine in world.cloud.machines.values()}
+    assert made == {row.token: row.account for row in rows(world, job_id) if row.handle is not None}
+    assert set(made.values()) == {"theirs"}
+
+
 def test_promise_5_a_cancel_in_the_middle_of_a_create_call_leaves_no_node(world: World) -> None:
     job_id = world.submit("capped")
     worker = world.workers[0]
@@ -241,6 +258,44 @@ def test_promise_5_a_success_counts_that_was_told_while_the_job_recovers(world: 
     assert job(world, job_id).generation == 1
 
 
+def test_promise_3_a_gang_of_which_one_failed_and_the_other_was_done_starts_again(world: World) -> None:
+    """The one that failed is kept and runs the next generation; nothing of the last one is done for that."""
+    job_id = running(world, "gang")
+    first, second = world.present()
+    first.fail("node")
+    world.exchange(first)
+    second.finish()
+    world.exchange(second)
+    second.machine.lost_at = world.clock.now
+
+    world.live(60)
+
+    seen = job(world, job_id)
+    assert (seen.state, seen.generation) == (State.RUNNING, 2)
+    assert world.present()[0] is first
+
+
+@pytest.mark.parametrize("rests", [False, True], ids=["to start again", "to rest"])
+def test_promise_5_a_success_that_is_told_while_a_step_has_decided_otherwise_counts(world: World, rests: bool) -> None:
+    job_id = running(world, "capped")
+    [agent] = world.present()
+    agent.finish()
+    late = agent.request()
+    agent.machine.lost_at = world.clock.now
+    if rests:
+        world.wish("pause", job_id)
+    live_until(world, job_id, State.QUEUED if rests else State.RECOVERING)
+    world.wish("resume", job_id)
+    world.tick(2.0)
+    halt_after_a_look(world)
+
+    world.deliver(agent, late)
+    world.settle()
+
+    assert job(world, job_id).state is State.SUCCEEDED
+    assert job(world, job_id).generation == 1
+
+
 def test_promise_3_a_rank_that_fails_ends_its_whole_gang(world: World) -> None:
     job_id = running(world, "gang")
 
@@ -333,6 +388,16 @@ def live_until(world: World, job_id: str, state: State, rounds: int = 60) -> Non
             return
         world.live(1)
     raise AssertionError(f"{job(world, job_id)} is not {state}")
+
+
+def halt_after_a_look(world: World) -> None:
+    """A worker has seen what there is to see of a job, and decides."""
+    worker = world.workers[0]
+    world.nudge()
+    worker.begin_step()
+    worker.process.go_on(5)
+    assert worker.claimed is not None
+    assert worker.process.busy
 
 
 def job(world: World, job_id: str) -> JobRow:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import LIVE_STATES, Health, Reason, State
-from shunter_store import events, jobs, ledger, outbox, steps, wishes
+from shunter_store import due, events, jobs, ledger, outbox, steps, wishes
 from shunter_store.database import Database
-from shunter_store.errors import Conflict
+from shunter_store.errors import Conflict, Overtaken
 from shunter_store.jobs import JobRow
 from shunter_store.lifecycle import IllegalTransition, Trigger
 from shunter_store.steps import Change
@@ -147,7 +147,7 @@ def test_the_first_stop_reason_wins(database: Database) -> None:
     assert second == first
 
 
-@pytest.mark.parametrize("state", sorted(PATHS))
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING, State.RECOVERING])
 def test_a_cancel_wins_against_a_stop_that_was_decided_before_it_came(database: Database, state: State) -> None:
     job = new_job(database)
     advance(database, job.id, *PATHS[state])
@@ -160,6 +160,31 @@ def test_a_cancel_wins_against_a_stop_that_was_decided_before_it_came(database: 
 
     assert (stopped.state, stopped.reason, stopped.message) == (State.STOPPING, Reason.CANCELLED_BY_USER, None)
     assert (ended.state, ended.outcome) == (State.CANCELLED, State.CANCELLED)
+
+
+GOING_PAST = {
+    "an end": Change(Trigger.STOP, Reason.USER_ERROR, "line 3"),
+    "another start": Change(Trigger.NODE_LOST, set={"generation": 2}),
+}
+
+
+@pytest.mark.parametrize("change", GOING_PAST.values(), ids=GOING_PAST.keys())
+def test_an_end_or_another_start_is_decided_anew_when_the_job_was_woken_meanwhile(
+    database: Database, change: Change
+) -> None:
+    """What woke it may be the last rank that was done: a success counts from when it is written down."""
+    job = new_job(database)
+    seen = advance(database, job.id, *UP)
+    claim = claim_job(database, job.id)
+    database.write(lambda conn: due.wake(conn, [job.id]))
+
+    with pytest.raises(Overtaken):
+        database.write(lambda conn: steps.apply(conn, claim, change))
+
+    assert reread(database, job.id) == seen
+    database.write(lambda conn: steps.apply(conn, claim, Change(next_in_s=0.0)))
+    again = claim_job(database, job.id)
+    database.write(lambda conn: steps.apply(conn, again, change))
 
 
 def test_ranks_that_were_done_before_a_cancel_came_have_succeeded(database: Database) -> None:

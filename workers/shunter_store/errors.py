@@ -8,6 +8,7 @@ StoreError
 │   └── ObjectExists     an object is written once, and this key holds other bytes
 ├── RevisionChanged      the row is not what the user saw any more; nothing was written
 ├── StaleStep            the job's fence moved: another worker has the job, nothing was written
+├── Overtaken            something was told while a step decided on an end: nothing was written, decide anew
 ├── IdempotencyMismatch  the key was used for another body
 └── UnusableDatabase     the database or its library cannot be used; the text says what to do
 """
@@ -76,6 +77,15 @@ class StaleStep(StoreError):
         super().__init__(f"the claim {fence} on {job_id} is stale")
         self.job_id = job_id
         self.fence = fence
+
+
+class Overtaken(StoreError):
+    """Something was told since the step claimed the job, and what it decided would pass over a success: roll back and
+    look again. The claim still stands."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"{job_id} was woken while a step decided on an end or a new start")
+        self.job_id = job_id
 
 
 class IdempotencyMismatch(StoreError):

@@ -13,7 +13,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from shunter_store import documents, events, jobs, outbox
 from shunter_store.due import Claim, still_held
-from shunter_store.errors import Conflict, StaleStep
+from shunter_store.errors import Conflict, Overtaken, StaleStep
 from shunter_store.jobs import JobRow
 from shunter_store.lifecycle import OUTCOME, Trigger, follow, is_terminal
 from shunter_store.sqltypes import db_now, now_as_time, seconds
@@ -58,17 +58,19 @@ _MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING, State.RECOVERING})
 """States in which ranks may have succeeded without the service knowing yet: there a cancel leaves the outcome open.
 (`recovering`: ranks that were told to stop for a pause.)"""
 
+_WOKEN: Final = job_due.c.wake != job_due.c.seen_wake
 
-def _letting_go(next_at: ColumnElement[Any]) -> ReturningUpdate[bool, datetime]:
+
+def _letting_go(next_at: ColumnElement[Any]) -> ReturningUpdate[bool, datetime, bool]:
     return (
         update(job_due)
         .where(still_held("job", "at"))
         .values(
             lease_owner=None,
             lease_until=None,
-            next_at=case((job_due.c.wake != job_due.c.seen_wake, db_now()), else_=next_at),
+            next_at=case((_WOKEN, db_now()), else_=next_at),
         )
-        .returning(func.coalesce(job_due.c.next_at <= db_now(), False), now_as_time())
+        .returning(func.coalesce(job_due.c.next_at <= db_now(), False), now_as_time(), _WOKEN)
     )
 
 
@@ -87,14 +89,17 @@ def apply(conn: Connection, claim: Claim, change: Change) -> JobRow:
 
     Raises:
         StaleStep: the fence moved, or this claim was applied before.
+        Overtaken: somebody told something since the claim, a success perhaps, and this would go past it.
         IllegalTransition: the state machine has no such row.
         Conflict: `nodes_not_gone`: `NODES_GONE` while the ledger holds a row that is not closed.
     """
-    due_now, now = _let_go(conn, claim, change.next_in_s)
+    due_now, now, woken = _let_go(conn, claim, change.next_in_s)
     job = jobs.get_locked(conn, claim.job_id)
     assert job is not None, "a due row has a job"
     if change.trigger is Trigger.NODES_GONE and conn.execute(_LIVE_NODE, {"job": job.id}).scalar() is not None:
         raise Conflict("nodes_not_gone", f"{job.id} has nodes that are not proven gone")
+    if woken and _goes_past_success(job, change):
+        raise Overtaken(job.id)
     told = list(change.events)
     values = _decided(job, change, now, told)
     if change.moved is not None:
@@ -108,8 +113,11 @@ def apply(conn: Connection, claim: Claim, change: Change) -> JobRow:
     return job
 
 
-def _let_go(conn: Connection, claim: Claim, next_in_s: float | None) -> tuple[bool, datetime]:
-    """Release the lease and say when to come again, if the fence still stands."""
+def _let_go(conn: Connection, claim: Claim, next_in_s: float | None) -> tuple[bool, datetime, bool]:
+    """Release the lease and say when to come again, if the fence still stands.
+
+    Returns whether the job is due at once, what time it is, and whether it was woken since the claim.
+    """
     key: dict[str, Any] = {"job": claim.job_id, "at": claim.fence}
     if next_in_s is None:
         row = conn.execute(_PARK, key).one_or_none()
@@ -117,8 +125,19 @@ def _let_go(conn: Connection, claim: Claim, next_in_s: float | None) -> tuple[bo
         row = conn.execute(_COME_AGAIN, {**key, "next_in_s": next_in_s}).one_or_none()
     if row is None:
         raise StaleStep(claim.job_id, claim.fence)
-    due_now, now = row
-    return bool(due_now), now
+    due_now, now, woken = row
+    return bool(due_now), now, bool(woken)
+
+
+def _goes_past_success(job: JobRow, change: Change) -> bool:
+    """Whether it would count for nothing, after this, if all ranks of the present generation were done before."""
+    if not job.generation or job.outcome is not None:
+        return False
+    if change.set.get("generation", 0) > job.generation:
+        return True
+    cancels = change.reason is Reason.CANCELLED_BY_USER or job.cancel_requested_at is not None
+    leaves_open = cancels and job.state in _MAY_RUN
+    return change.trigger is Trigger.STOP and change.reason is not Reason.DONE and not leaves_open
 
 
 def _decided(job: JobRow, change: Change, now: datetime, told: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Applier:
         Raises:
             StaleStep: the fence moved; nothing was written.
             SlotsTaken: another job took a slot meanwhile; nothing was written.
+            Overtaken: the job was woken meanwhile, and this would end or begin a gang; nothing was written.
         """
         fenced = [write for write in settled.writes if isinstance(write, Fenced)]
         self._write_all(conn, claim, view, fenced)

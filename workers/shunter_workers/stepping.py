@@ -10,7 +10,7 @@ from typing import Final
 from shunter_store import steps
 from shunter_store.database import Database
 from shunter_store.due import Claim
-from shunter_store.errors import SlotsTaken, StaleStep
+from shunter_store.errors import Overtaken, SlotsTaken, StaleStep
 from shunter_store.jobs import JobRow
 from shunter_store.steps import Change
 
@@ -45,7 +45,7 @@ class Stepper:
             return await self._step(claim)
         except StaleStep as exc:
             _log.info("%s", exc)
-        except SlotsTaken as exc:
+        except (SlotsTaken, Overtaken) as exc:
             _log.debug("%s: %s", claim.job_id, exc)
             await self._let_go(claim, 0.0)
         except Exception:

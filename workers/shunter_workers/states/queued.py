@@ -14,7 +14,7 @@ from shunter_store.steps import Change
 
 from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
-from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_too_dear
+from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_done, stop_if_too_dear
 from shunter_workers.states.moving import move_in_queue
 from shunter_workers.states.pausing import rest
 from shunter_workers.view import View, after, resource_name, seconds_until, soonest
@@ -28,7 +28,8 @@ _SHOWN: Final = 20
 def decide(view: View, now: datetime) -> Decision:
     """Plan, and intend the whole gang; or say what is waited for."""
     own = (
-        stop_if_asked(view)
+        stop_if_done(view)
+        or stop_if_asked(view)
         or move_in_queue(view)
         or rest(view, now)
         or stop_at_limit(view, now)

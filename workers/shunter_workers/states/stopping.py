@@ -17,9 +17,12 @@ from shunter_workers.view import View
 
 def decide(view: View, now: datetime) -> Decision:
     """Settle the outcome when it is known, stop and release the nodes, and end when none is left."""
+    settled = _settle_outcome(view)
+    if settled is not None:
+        return settled
     if not view.nodes:
         return Settle(Change(trigger=Trigger.NODES_GONE))
-    return _settle_outcome(view) or _cut_short(view) or halt_and_release(view, now, str(view.job.reason))
+    return _cut_short(view) or halt_and_release(view, now, str(view.job.reason))
 
 
 def _cut_short(view: View) -> Decision | None:
