@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from shunter_planner.values import offer_from_json
-from shunter_providers.contract import Fault, Intent, Launch, NodeView, Provider, ProviderError
+from shunter_providers.contract import Fault, Intent, Launch, NodeView, Provider, ProviderError, Scope
 from shunter_providers.registry import Registry
 from shunter_store.ledger import NodeRow
 
@@ -72,6 +72,7 @@ class Actor:
 
     async def _create(self, provider: Provider, node: NodeRow, view: View) -> Created:
         plan, over_ssh = view.plan, provider.capabilities.bootstrap == "ssh"
+        await self._require_its_account(node)
         keys = await self._keys.of(node.job_id) if over_ssh and self._keys is not None else None
         intent = Intent(
             token=node.token,
@@ -90,6 +91,18 @@ class Actor:
             avoid=avoided(view, node.instance),
         )
         return Created(await provider.create(intent))
+
+    async def _require_its_account(self, node: NodeRow) -> None:
+        """Other credentials may have been given since the row was written. What they made would be looked for in the
+        account that the row names, not be found, and count as gone.
+
+        Raises:
+            ProviderError: they are not those of the row's account; nothing was called.
+        """
+        account = await self._accounts.of(node.instance)
+        if account != node.account:
+            detail = f"it was meant for account {node.account}, and the credentials are those of {account} by now"
+            raise ProviderError(Fault.TRANSIENT, detail, scope=Scope.ACCOUNT)
 
     async def _search(self, provider: Provider, node: NodeRow) -> Found:
         views = await provider.list_owned(self._origin.deployment)
