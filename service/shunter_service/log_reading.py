@@ -33,16 +33,15 @@ class Asked:
 
 
 async def read(service: Service, selection: Selection, asked: Asked, budget: Budget | None = None) -> LogPage:
-    """The page. It holds fewer lines than were asked for when they are long or, with a needle, few and far between."""
+    """The page. It holds fewer lines than were asked for when they are long or, with a needle, few and far between.
+
+    What does not fit is left out behind `next_line`; with `tail` before `first_line`, so that such a page always
+    reaches the end, or `before`: whoever reads backwards misses nothing.
+    """
     reading = _Reading(service, selection, budget or Budget(), asked.needle)
     if asked.tail is None:
         return await (reading.search(asked) if asked.needle else reading.page(Window(asked.line, asked.limit)))
-    if asked.needle is not None:
-        return await reading.search_back(asked.tail, asked.before)
-    if asked.before is None:
-        return await reading.page(Window(None, asked.tail))
-    first = max(1, asked.before - asked.tail)
-    return await reading.page(Window(first, asked.before - first))
+    return await reading.back(asked.tail, asked.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,12 @@ class _Reading:
                     items=tuple(lines), lines_total=found.total, first_line=asked.line, next_line=line, ended=ended
                 )
 
-    async def search_back(self, wanted: int, before: int | None) -> LogPage:
+    async def back(self, wanted: int, before: int | None) -> LogPage:
         """Block by block towards the beginning; each block forwards, and to its end."""
         kept: deque[LogLine] = deque()
         room = self.budget.answer_bytes
-        size = _FIRST_BLOCK_LINES
-        window = Window(None, size) if before is None else _block_before(before, size)
+        size = _FIRST_BLOCK_LINES if self.needle else min(wanted, _FIRST_BLOCK_LINES)
+        window = _last_of(size, before)
         newest: Found | None = None
         while True:
             began = time.monotonic()
@@ -88,21 +87,29 @@ class _Reading:
                 if len(kept) == wanted or (kept and room < 0):
                     return _page(kept, newest, first_line=kept[0].line if kept else newest.total + 1)
                 kept.appendleft(line)
-            if len(kept) == wanted or first <= 1 or time.monotonic() > self.budget.until:
+            lowest = 1 if self.needle else max(1, (before or newest.next_line) - wanted)
+            if len(kept) == wanted or first <= lowest or time.monotonic() > self.budget.until:
                 return _page(kept, newest, first_line=first)
             if time.monotonic() - began < _QUICK_S:
                 size = min(2 * size, _SEARCH_LINES)
-            window = _block_before(first, size)
+            window = _last_of(min(size, first - lowest), first)
 
-    async def _block(self, window: Window) -> tuple[list[LogLine], int, Found]:
-        """What a whole window holds, where it began, and how its end was found."""
+    async def _block(self, window: Window) -> tuple[deque[LogLine], int, Found]:
+        """What a whole window holds, or as much of its end as fits an answer; where that begins, and how it ends."""
         found = await self._window(window, Budget())
-        lines, first = found.lines, found.first_line
+        lines, first, room = deque[LogLine](), found.first_line, self.budget.answer_bytes
         behind = found.total + 1 if window.first_line is None else window.first_line + window.count
-        while found.next_line < min(behind, found.total + 1):
+        while True:
+            for line in found.lines:
+                lines.append(line)
+                room -= cost_of(line)
+            while room < 0 and len(lines) > 1:
+                left_out = lines.popleft()
+                room += cost_of(left_out)
+                first = left_out.line + 1
+            if found.next_line >= min(behind, found.total + 1):
+                return lines, first, found
             found = await self._window(Window(found.next_line, behind - found.next_line), Budget())
-            lines = [*lines, *found.lines]
-        return lines, first, found
 
     async def _window(self, window: Window, budget: Budget | None = None) -> Found:
         index = await self.service.db.aread(lambda conn: find_page(conn, self.selection, window))
@@ -110,9 +117,12 @@ class _Reading:
         return await self.service.transfers.run(lambda: read_page(self.service.objects, index, bounds, self.needle))
 
 
-def _block_before(line: int, size: int) -> Window:
-    first = max(1, line - size)
-    return Window(first, line - first)
+def _last_of(size: int, before: int | None) -> Window:
+    """The last lines, of all or of those before one."""
+    if before is None:
+        return Window(None, size)
+    first = max(1, before - size)
+    return Window(first, before - first)
 
 
 def _page(lines: Iterable[LogLine], found: Found, *, first_line: int | None = None) -> LogPage:
@@ -120,6 +130,6 @@ def _page(lines: Iterable[LogLine], found: Found, *, first_line: int | None = No
         items=tuple(lines),
         lines_total=found.total,
         first_line=found.first_line if first_line is None else first_line,
-        next_line=found.next_line,
+        next_line=found.next_line if first_line is None else min(found.next_line, found.total + 1),
         ended=found.ended,
     )

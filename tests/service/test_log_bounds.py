@@ -76,7 +76,7 @@ async def test_any_window_of_any_part_holds_the_lines_that_arrived_there(output:
         assert [item["line"] for item in pages[0]["items"]] == [
             *range(line, line + len(pages[0]["items"])),
         ]
-        tail = await reader.every_page(tail=limit, **wanted)
+        tail = await reader.every_page_back(limit, **wanted)
         assert [item["text"] for page in tail for item in page["items"]] == lines[max(0, len(lines) - limit) :]
 
 
@@ -115,13 +115,14 @@ async def test_pages_of_long_lines_stay_below_the_bound_and_lose_none(
     answers = [await app.http.get(path, params={"limit": 10_000})]
     while (page := answers[-1].json())["next_line"] <= page["lines_total"]:
         answers.append(await app.http.get(path, params={"limit": 10_000, "line": page["next_line"]}))
-    tail = await reader.every_page(tail=2000, limit=10_000)
+    tail = await reader.every_page_back(2000)
     text = await app.http.get(path, params={"limit": 10_000}, headers={"Accept": "text/plain"})
 
     assert [item["line"] for answer in answers for item in answer.json()["items"]] == list(range(1, 3001))
     assert max(len(answer.content) for answer in answers) < MANY_BYTES
     assert len(answers) == 3
     assert [item["line"] for page in tail for item in page["items"]] == list(range(1001, 3001))
+    assert len(tail) == 2
     assert len(text.content) < MANY_BYTES
     assert int(text.headers["X-Next-Line"]) == text.text.count("\n") + 1
     assert text.headers["X-Lines-Total"] == "3000"

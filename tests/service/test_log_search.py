@@ -175,10 +175,38 @@ async def test_a_search_that_makes_no_sense_is_a_422(
     assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
 
 
-async def test_windows_before_a_line_are_its_neighbours(output: Output, reader: Reader) -> None:
+@pytest.mark.parametrize("machine", ["quick", "slow"])
+async def test_windows_before_a_line_are_its_neighbours(
+    output: Output, reader: Reader, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if machine == "slow":
+        monkeypatch.setattr(log_reading, "Budget", lambda: Budget(until=0.0))
     for number in range(50):
         output.add(f"{number + 1}\n", rank=number % 2)
 
+    assert await reader.lines(tail=20) == [str(line) for line in range(31, 51)]
     for tail, before in itertools.product((1, 7, 100), (1, 2, 30, 51, 80)):
         lines = await reader.lines(tail=tail, before=before)
         assert lines == [str(line) for line in range(max(1, before - tail), min(before, 51))]
+
+
+async def test_the_last_lines_of_very_many_begin_late_when_they_take_long_and_say_so(
+    output: Output, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output.add("".join(f"{number + 1}\n" for number in range(5000)))
+    monkeypatch.setattr(log_reading, "Budget", lambda: Budget(until=0.0))
+
+    pages = await reader.every_page_back(4500)
+    beyond = await reader.page(tail=1000, before=5500)
+
+    assert [int(item["text"]) for page in pages for item in page["items"]] == list(range(501, 5001))
+    assert [page["first_line"] for page in pages] == [501, 1001, 3001]
+    assert (beyond["first_line"], len(beyond["items"]), beyond["next_line"]) == (4500, 501, 5001)
+
+
+async def test_a_window_behind_the_end_is_gone_on_from_the_end(output: Output, reader: Reader) -> None:
+    output.add("one\ntwo\n")
+
+    page = await reader.page(tail=3, before=80)
+
+    assert (page["items"], page["next_line"]) == ([], 3)

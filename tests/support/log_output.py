@@ -70,9 +70,18 @@ class Reader:
         pages = [await self.page(**params)]
         while pages[-1]["next_line"] <= pages[-1]["lines_total"]:
             assert pages[-1]["next_line"] > params.get("line", 0), "every page gets on"
-            params = {name: value for name, value in params.items() if name != "tail"}
-            params["line"] = pages[-1]["next_line"]
-            pages.append(await self.page(**params))
+            pages.append(await self.page(**{**params, "line": pages[-1]["next_line"]}))
+            assert len(pages) < 1000
+        return pages
+
+    async def every_page_back(self, tail: int, **params: Any) -> list[dict[str, Any]]:
+        """The last `tail` lines, first ones first; each page is what the one behind it left; at most 1000."""
+        pages = [await self.page(tail=tail, **params)]
+        behind = pages[0]["next_line"]
+        while (first := pages[0]["first_line"]) > max(1, behind - tail):
+            assert pages[0]["items"], "every page gets on"
+            pages.insert(0, await self.page(**{**params, "tail": first - max(1, behind - tail), "before": first}))
+            assert pages[0]["next_line"] == first
             assert len(pages) < 1000
         return pages
 

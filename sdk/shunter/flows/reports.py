@@ -65,33 +65,30 @@ def event_feed(job_id: str) -> Feed[Event]:
 def logs(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
     """Lines so far: those after line `after`, or the last `tail` ones."""
     try:
-        if tail is not None and which.search is not None:
-            yield from _last_found(job_id, which, tail)
+        if tail is None:
+            yield from _lines(job_id, which, after)
         else:
-            yield from _lines(job_id, which, tail=tail, after=after)
+            yield from _last_lines(job_id, which, tail)
     except Unprocessable as error:
         if which.search is None or not any(fault.pointer.endswith(_SEARCH) for fault in error.faults):
             raise
         yield from _searched_here(job_id, which, tail=tail, after=after)
 
 
-def _lines(job_id: str, which: Lines, *, tail: int | None, after: int) -> ItemFlow[LogLine]:
+def _lines(job_id: str, which: Lines, after: int) -> ItemFlow[LogLine]:
     """Page by page; one may be empty and not the last, where a search has looked for long."""
-    params: Mapping[str, Any] = {"tail": min(tail, _PAGE)} if tail is not None else {"line": after + 1}
-    if tail is not None and tail > _PAGE:
-        page = yield from ask(_log_page(job_id, which, {"tail": 0}))
-        params = {"line": max(1, page.lines_total - tail + 1)}
+    line = after + 1
     while True:
-        page = yield from ask(_log_page(job_id, which, params))
-        for line in page.items:
-            yield Item(line)
+        page = yield from ask(_log_page(job_id, which, {"line": line}))
+        for item in page.items:
+            yield Item(item)
         if page.next_line > page.lines_total:
             return
-        params = {"line": page.next_line}
+        line = page.next_line
 
 
-def _last_found(job_id: str, which: Lines, tail: int) -> ItemFlow[LogLine]:
-    """The last lines that hold the text, searched for from the end."""
+def _last_lines(job_id: str, which: Lines, tail: int) -> ItemFlow[LogLine]:
+    """The last lines, looked for from the end."""
     found: list[LogLine] = []
     place: dict[str, int] = {}
     while len(found) < tail:
@@ -108,7 +105,7 @@ def _searched_here(job_id: str, which: Lines, *, tail: int | None, after: int) -
     """For a service that knows no search: every line is fetched, and looked at here."""
     words, last = which.folded(str(which.search)), deque[LogLine](maxlen=tail)
     every = replace(which, search=None, case_counts=False)
-    for step in _lines(job_id, every, tail=None, after=after):
+    for step in _lines(job_id, every, after):
         if not isinstance(step, Item):
             yield step
         elif words in which.folded(step.value.text):

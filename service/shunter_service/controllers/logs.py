@@ -28,7 +28,15 @@ _LARGEST_GENERATION = 2**31 - 1
 
 Line = Annotated[int, QueryParameter(ge=1, le=LARGEST, description="The number of the first line.")]
 LineLimit = Annotated[int, QueryParameter(ge=1, le=10_000, description="How many lines a page holds at most.")]
-Tail = Annotated[int | None, QueryParameter(ge=0, le=10_000, description="The last lines, so many of them.")]
+Tail = Annotated[
+    int | None,
+    QueryParameter(
+        ge=0,
+        le=10_000,
+        description="The last lines, so many of them. A page holds fewer when they are long or many: go on at "
+        "`before=first_line`.",
+    ),
+]
 Before = Annotated[
     int | None, QueryParameter(ge=1, le=LARGEST, description="With `tail`: the last lines before this one.")
 ]
@@ -85,7 +93,8 @@ class LogsController(Controller):
     ) -> Response[LogPage]:
         """Lines of output of all ranks in the order in which they arrived, or of some.
 
-        A page ends early when it holds 4 MiB, or has searched (`q`) for 2 s: `next_line` says where to go on.
+        A page ends early when it holds 4 MiB, or has read or searched (`q`) for 2 s: `next_line` says where to go on.
+        With `tail` it always reaches the end (or `before`), and begins late instead: go on at `before=first_line`.
         `Accept: text/plain` gives the text; with `rank` and `stream` the exact bytes, of which `Range` takes a part.
         `Accept: text/event-stream` gives lines as they come, until no more can.
         """
