@@ -45,6 +45,7 @@ def test_a_character_level_gpt_with_ddp(service: NodeService, agent: AgentProces
     assert (agent.folder / "outputs" / "1" / "ckpt.pt").is_file()
 
 
+@pytest.mark.nightly
 def test_a_trainer_with_snapshots_under_torchrun(service: NodeService, agent: AgentProcess) -> None:
     said = run(service, "mingpt.py", "--snapshot_path", "${output_dir}/snapshot.pt", launcher="torchrun")
 
@@ -52,6 +53,7 @@ def test_a_trainer_with_snapshots_under_torchrun(service: NodeService, agent: Ag
     assert (agent.folder / "outputs" / "1" / "snapshot.pt").is_file()
 
 
+@pytest.mark.nightly
 def test_a_sharded_model_of_its_own_under_torchrun(service: NodeService, agent: AgentProcess) -> None:
     said = run(service, "fsdp2.py", "--checkpoint-dir", "${output_dir}", launcher="torchrun")
 

@@ -31,7 +31,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield process
 
 
-@pytest.mark.parametrize("provider", ["local", "sim"])
+@pytest.mark.parametrize("provider", [pytest.param("local", marks=pytest.mark.nightly), "sim"])
 def test_auto_is_pinned_by_a_plan_and_runs_as_it_says(cloud: Up, provider: str) -> None:
     where = f'placement.providers=["{provider}"]'
     with Client(data_dir=cloud.data_dir) as client:

@@ -58,6 +58,7 @@ def on_nodes_of(data_dir: Path) -> list[int]:
     return found
 
 
+@pytest.mark.nightly
 def test_it_trains_shows_where_everything_is_and_stops_what_it_started(tmp_path: Path) -> None:
     done = run(tmp_path, *QUICK)
 

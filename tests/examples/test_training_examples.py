@@ -107,6 +107,7 @@ def test_a_chat_model_is_fine_tuned_under_fsdp_and_loads_with_its_tokenizer(
     assert len(values["val_loss"]) == 2
 
 
+@pytest.mark.nightly
 def test_an_adapter_is_trained_under_hsdp_and_loads_onto_its_base(up: Up, folder: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 

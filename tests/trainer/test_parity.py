@@ -18,7 +18,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Trained]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world_size", "names"), [(2, (*ALL, "fsdp, by class", "hsdp, kept")), (4, ALL)])
+@pytest.mark.parametrize(
+    ("world_size", "names"),
+    [(2, (*ALL, "fsdp, by class", "hsdp, kept")), pytest.param(4, ALL, marks=pytest.mark.nightly)],
+)
 def test_losses_do_not_depend_on_the_strategy_or_on_the_number_of_ranks(
     alone: Mapping[str, Trained], tmp_path: Path, world_size: int, names: tuple[str, ...]
 ) -> None:
@@ -32,6 +35,7 @@ def test_losses_do_not_depend_on_the_strategy_or_on_the_number_of_ranks(
     assert max(expected.values("grad_norm").values()) > 0.5
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_bf16_is_the_same_within_its_precision(alone: Mapping[str, Trained], tmp_path: Path) -> None:
     together = run(tmp_path, 2, ("ddp", "fsdp", "zero-2", "zero-3"), ("bf16",), timeout_s=300.0)

@@ -175,6 +175,7 @@ def rehearse(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.trainer
 @pytest.mark.timeout(300)

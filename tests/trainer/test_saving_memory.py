@@ -103,6 +103,7 @@ def test_a_node_without_a_compiler_says_what_to_do(
     assert (compiler or "environment.setup") in str(refused.value)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.trainer
 def test_a_compiled_training_has_the_losses_of_an_ordinary_one(start_ranks: Any, tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def crash(plane: ControlPlane, point: str) -> None:
     assert died.returncode == 9, f"{point} was never reached"
 
 
-@pytest.mark.parametrize("point", ["before_create", "after_create", "after_handle"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("before_create", marks=pytest.mark.nightly), "after_create", "after_handle"]
+)
 def test_a_step_that_dies_around_a_create_leaves_one_node(own_plane: ControlPlane, tmp_path: Path, point: str) -> None:
     own_plane.kill("worker")
     gate = tmp_path / "gate"
@@ -50,7 +52,7 @@ def test_a_step_that_dies_around_a_create_leaves_one_node(own_plane: ControlPlan
     assert not own_plane.agents()
 
 
-@pytest.mark.parametrize("point", ["before_terminate", "after_terminate"])
+@pytest.mark.parametrize("point", [pytest.param("before_terminate", marks=pytest.mark.nightly), "after_terminate"])
 def test_a_step_that_dies_around_a_terminate_leaves_no_node(own_plane: ControlPlane, point: str) -> None:
     job_id = own_plane.submit(plain("sleep", "600"))
     own_plane.wait_for(job_id, "running")

@@ -158,6 +158,7 @@ def test_providers_are_shown_with_their_offers_health(plane: ControlPlane) -> No
     assert (local["name"], local["bills"]) == ("local", False)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_fifty_jobs_on_two_slots_all_finish_and_none_is_left_behind(plane: ControlPlane, tmp_path: Path) -> None:

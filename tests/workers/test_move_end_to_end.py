@@ -119,6 +119,7 @@ def test_a_job_in_the_queue_moves_without_a_stop(plane: ControlPlane) -> None:
     assert {one["document"] for one in job["attempts"]} <= {1, 2}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_move_outlives_a_killed_worker(own_plane: ControlPlane) -> None:
     job_id = own_plane.submit(counter())

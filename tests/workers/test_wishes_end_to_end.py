@@ -186,7 +186,7 @@ def test_many_are_cancelled_by_label_whatever_they_do(plane: ControlPlane) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.3, 0.8])
+@pytest.mark.parametrize("moment_s", [0.0, *(pytest.param(s, marks=pytest.mark.nightly) for s in (0.1, 0.3, 0.8))])
 def test_a_pause_and_a_resume_outlive_a_killed_worker(own_plane: ControlPlane, moment_s: float) -> None:
     job_id = own_plane.submit(counter())
     wait_until(lambda: own_plane.lines(job_id), timeout_s=30, description="it counts")
