@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shunter_schemas.training import Batch, TrainingWorkload
+
+PLANNED: Final = "planned"
+"""Of a document that nodes get: JSON pointers of what was `auto` and the plan chose."""
+MICRO_SIZE: Final = "/workload/batch/micro_size"
 
 
 class BatchPlan(NamedTuple):
@@ -28,6 +32,13 @@ def batch_plan(workload: TrainingWorkload, world_size: int) -> BatchPlan:
     if rest or not per_rank or per_rank % micro_size:
         raise ValueError(f"{workload.batch} does not divide over {world_size} ranks")
     return BatchPlan(micro_size, per_rank // micro_size, world_size)
+
+
+def with_micro_size(batch: BatchPlan, most: int) -> BatchPlan:
+    """The same step in micro-batches of at most `most` samples: the largest that divide a rank's share exactly."""
+    per_rank = batch.micro_size * batch.accumulation
+    micro_size = next(size for size in range(max(1, min(most, per_rank)), 0, -1) if per_rank % size == 0)
+    return BatchPlan(micro_size, per_rank // micro_size, batch.world_size)
 
 
 def dividing_worlds(batch: Batch, least: int, most: int) -> list[int]:

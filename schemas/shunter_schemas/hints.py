@@ -13,4 +13,9 @@ class Hints(Part):
     parameters: Positive | None = Field(default=None, description="Parameters of the model.", examples=[7.6e9])
     layers: Count | None = Field(default=None, description="Number of blocks.", examples=[28])
     hidden: Count | None = Field(default=None, description="Width of the model.", examples=[3584])
+    memory_gib: Positive | None = Field(
+        default=None,
+        description="Peak memory of one rank in GiB, where it is known: offers whose GPUs have less are not taken.",
+        examples=[62.5],
+    )
     sequence_length: Count | None = Field(default=None, description="Tokens of one sample.", examples=[4096])

@@ -55,8 +55,8 @@ def every_place(
 class Forgetful:
     """A sizer that computes everything anew for every machine."""
 
-    def __init__(self, document: JobSpec, known: Known) -> None:
-        self._asked = document, known
+    def __init__(self, *asked: Any) -> None:
+        self._asked = asked
 
     def size(self, machine: Machine) -> Sized | TooLarge:
         return Sizer(*self._asked).size(machine)

@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shunter_schemas.batching import batch_plan
+from shunter_schemas.batching import batch_plan, with_micro_size
 from shunter_schemas.job import JobSpec
 from shunter_schemas.resources import GangShape
 from shunter_schemas.states import Reason
 from shunter_schemas.training import TrainingWorkload
 
 from shunter_planner.fitting import gangs_of, slots_of
-from shunter_planner.limits import beyond_limits, limit_notes
+from shunter_planner.hinted import tight, too_large
+from shunter_planner.limits import Beyond, beyond_limits, limit_notes, way_out
 from shunter_planner.models.document import Known, Unknown, model_of
 from shunter_planner.search.choice import alternatives, cheapest_of_each_kind, choose
 from shunter_planner.search.machines import Machine
@@ -60,20 +61,33 @@ def plan(document: JobSpec, offers: Sequence[Candidate], facts: Facts, history: 
     ]
     places = cheapest_of_each_kind(places_of(document, offers, facts, gangs, rejected))
     model = facts.model or model_of(document.workload)
-    quotes = _quotes(document, places, model, rejected)
+    beyond: list[Beyond] = []
+    sizer = _sizer(document, model, facts, history)
+    quotes = _quotes(document, places, sizer, replace(facts, model=model), rejected, beyond)
     if not quotes:
-        return _refuse(rejected, facts)
+        return _refuse(rejected, facts, beyond)
     chosen = choose(document, quotes)
     others = alternatives(document, quotes, chosen)
-    return _make_plan(document, chosen, others, model, rejected)
+    return _make_plan(document, chosen, others, replace(facts, model=model), rejected)
+
+
+def _sizer(document: JobSpec, model: Known | Unknown, facts: Facts, history: History) -> Sizer | None:
+    """None: the program distributes itself, or its size is not known."""
+    if not isinstance(document.workload, TrainingWorkload) or not isinstance(model, Known):
+        return None
+    return Sizer(document, model, facts.most_micro_size, history.corrections)
 
 
 def _quotes(
-    document: JobSpec, places: Sequence[Place], model: Known | Unknown, rejected: list[Rejection]
+    document: JobSpec,
+    places: Sequence[Place],
+    sizer: Sizer | None,
+    facts: Facts,
+    rejected: list[Rejection],
+    beyond: list[Beyond],
 ) -> list[Quote]:
     """What each place would take; each kind of machine is sized once."""
-    trains = isinstance(document.workload, TrainingWorkload)
-    sizer = Sizer(document, model) if trains and isinstance(model, Known) else None
+    model = facts.model
     sizes: dict[Machine, Sized | TooLarge | None] = {}
     found = []
     for place in places:
@@ -84,13 +98,17 @@ def _quotes(
         if isinstance(sized, TooLarge):
             rejected.append(_rejection(place, "gpu_memory_needed", sized.detail))
             continue
+        if (hinted := too_large(document, machine)) is not None:
+            rejected.append(_rejection(place, "gpu_memory_needed", hinted))
+            continue
         exact = isinstance(model, Known) and model.shape.is_exact
         made = quote(document, place, sized, is_exact=exact)
-        beyond = beyond_limits(document, made)
-        if beyond is None:
+        ruled_out = beyond_limits(document, made, facts)
+        if ruled_out is None:
             found.append(made)
         else:
-            rejected.append(_rejection(place, *beyond))
+            beyond.append(ruled_out)
+            rejected.append(_rejection(place, ruled_out.reason, ruled_out.detail))
     return found
 
 
@@ -101,12 +119,13 @@ def _rejection(place: Place, reason: str, detail: str) -> Rejection:
 
 
 def _make_plan(
-    document: JobSpec, chosen: Quote, others: Sequence[Quote], model: Known | Unknown, rejected: Sequence[Rejection]
+    document: JobSpec, chosen: Quote, others: Sequence[Quote], facts: Facts, rejected: Sequence[Rejection]
 ) -> Plan:
-    place = chosen.place
+    place, model = chosen.place, facts.model
+    assert model is not None, "it was found out"
     offer, shape, shared = place.candidate.offer, place.shape, place.candidate.shared_host
     slots = slots_of(offer, shape.slot_kind) if shared else shape.ranks_per_node
-    cut = _cut(document, chosen)
+    cut = _cut(document, chosen, facts.most_micro_size)
     return Plan(
         instance=place.candidate.instance,
         offer=replace(offer, free=None),  # true for a moment only; kept out so that equal plans compare equal
@@ -122,9 +141,9 @@ def _make_plan(
         accumulation=cut.accumulation,
         activation_checkpointing=cut.activation_checkpointing,
         why=_why(document, chosen, model),
-        notes=tuple(_notes(document, chosen, model)),
+        notes=(*_notes(document, chosen, model), *limit_notes(document, chosen, facts)),
         prediction=chosen.prediction,
-        alternatives=tuple(_alternative(document, one) for one in others),
+        alternatives=tuple(_alternative(document, one, facts.most_micro_size) for one in others),
         rejected=_most_telling(rejected),
         rejected_by=dict(Counter(entry.reason for entry in rejected)),
     )
@@ -140,7 +159,7 @@ class _Pinned:
     activation_checkpointing: str | None = None
 
 
-def _cut(document: JobSpec, made: Quote) -> _Pinned:
+def _cut(document: JobSpec, made: Quote, most_micro_size: int | None) -> _Pinned:
     workload = document.workload
     if made.sized is not None:
         best = made.sized.best
@@ -150,6 +169,8 @@ def _cut(document: JobSpec, made: Quote) -> _Pinned:
         return _Pinned(named)
     strategy = {"kind": "ddp"} if document.strategy.kind == "auto" else named
     batch = batch_plan(workload, made.place.shape.world_size)
+    if workload.batch.micro_size == "auto" and most_micro_size is not None:
+        batch = with_micro_size(batch, most_micro_size)
     asked = workload.activation_checkpointing
     return _Pinned(strategy, batch.micro_size, batch.accumulation, "none" if asked == "auto" else asked)
 
@@ -168,20 +189,25 @@ def _notes(document: JobSpec, chosen: Quote, model: Known | Unknown) -> list[str
         notes.append(f"memory, time and cost are not predicted: {model.detail}")
     if isinstance(model, Known) and model.note and chosen.sized is not None:
         notes.append(model.note)
+    if (hinted := tight(document, chosen.place.machine)) is not None:
+        notes.append(hinted)
     gpu = chosen.place.machine.gpu
     if gpu is not None and not gpu.known:
         notes.append(f"the GPU {gpu.name} is not in the planner's table: its speed is a guess")
     if gpu is not None and not gpu.has_bf16 and getattr(document.workload, "precision", None) == "bf16":
         notes.append(f"{gpu.name} has no bf16 units and computes it in fp32; use fp16")
+    if chosen.sized is not None and (words := chosen.sized.best.correction.words):
+        run = f"{chosen.sized.best.spread.name} on {'CPUs' if gpu is None else gpu.name}"
+        notes.append(f"{words} of {run}")
     if chosen.place.machine.interconnect == "any":
         notes.append("nothing is known of the network between these nodes: a slow one is assumed")
     if chosen.sized is not None and chosen.sized.is_tight:
         notes.append(chosen.sized.why.removeprefix("asked for; "))
-    return [*notes, *limit_notes(document, chosen)]
+    return notes
 
 
-def _alternative(document: JobSpec, one: Quote) -> Alternative:
-    offer, cut = one.place.candidate.offer, _cut(document, one)
+def _alternative(document: JobSpec, one: Quote, most_micro_size: int | None) -> Alternative:
+    offer, cut = one.place.candidate.offer, _cut(document, one, most_micro_size)
     return Alternative(
         instance=one.place.candidate.instance,
         instance_type=offer.instance_type,
@@ -206,7 +232,7 @@ def _most_telling(rejected: Sequence[Rejection]) -> tuple[Rejection, ...]:
     return tuple(ranked[:MOST_REJECTED])
 
 
-def _refuse(rejected: Sequence[Rejection], facts: Facts) -> Refusal:
+def _refuse(rejected: Sequence[Rejection], facts: Facts, beyond: list[Beyond]) -> Refusal:
     reasons = Counter(entry.reason for entry in rejected)
     told = _most_telling(rejected)
     waiting = [entry for entry in rejected if not entry.final]
@@ -218,7 +244,8 @@ def _refuse(rejected: Sequence[Rejection], facts: Facts) -> Refusal:
         return Refusal(Reason.NO_CAPACITY, _in_words(waiting), final=False, rejected=told, rejected_by=dict(reasons))
     reason = next((end for slugs, end in _FINAL_REASONS if reasons.keys() & slugs), Reason.NO_CAPACITY)
     detail = f"no offer takes this job: {_in_words(told) or 'no provider offers anything'}"
-    return Refusal(reason, detail, final=True, rejected=told, rejected_by=dict(reasons))
+    limit = {Reason.BUDGET_EXHAUSTED: "cost", Reason.DURATION_EXCEEDED: "duration"}.get(reason, "")
+    return Refusal(reason, detail + way_out(beyond, limit), final=True, rejected=told, rejected_by=dict(reasons))
 
 
 def _in_words(rejected: Sequence[Rejection]) -> str:

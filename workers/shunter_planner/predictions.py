@@ -22,6 +22,8 @@ WITHIN_CPU: Final = 4.0
 class Prediction:
     """None where the document leaves open what it depends on: without a number of steps there is no duration."""
 
+    micro_size: int | None = None
+    """The micro-batch that memory was predicted for."""
     memory_gib: Mapping[str, float] = field(default_factory=dict)
     """Peak of one rank by part."""
     need_gib: float = 0.0
@@ -45,6 +47,11 @@ class Prediction:
     cost_high_usd: float | None = None
     cost_parts_usd: Mapping[str, float] = field(default_factory=dict)
     usd_per_million_tokens: float | None = None
+    speed_correction: float = 1.0
+    """By past runs: `tokens_per_s` is the prior multiplied by this."""
+    memory_correction: float = 1.0
+    """Likewise of what the allocator holds."""
+    corrected_from_runs: int = 0
 
 
 def factor_of(gpu: Gpu | None, *, is_sure: bool) -> float:
@@ -66,6 +73,7 @@ def prediction_of(option: Option, gpu: Gpu | None, *, factor: float) -> Predicti
         "optimizer": time.optimizer,
     }
     return Prediction(
+        micro_size=option.cut.micro_size,
         memory_gib=memory.parts_gib(),
         need_gib=round(option.need_gib, 3),
         available_gib=round(option.available_gib, 3),
@@ -75,6 +83,9 @@ def prediction_of(option: Option, gpu: Gpu | None, *, factor: float) -> Predicti
         tokens_per_s=time.tokens_per_s,
         mfu=None if gpu is None else time.mfu(gpu, option.spread.world),
         factor=factor,
+        speed_correction=option.correction.speed,
+        memory_correction=option.correction.memory,
+        corrected_from_runs=option.correction.runs,
     )
 
 

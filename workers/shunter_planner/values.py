@@ -9,6 +9,7 @@ from typing import Any
 from shunter_providers.contract import Availability, Offer, Price, Scope
 from shunter_schemas.states import Reason
 
+from shunter_planner.corrections import Correction, Kind
 from shunter_planner.models.document import Known, Unknown
 from shunter_planner.predictions import Prediction, prediction_from_json
 
@@ -63,11 +64,22 @@ class Facts:
     blocks: Sequence[Block] = ()
     model: Known | Unknown | None = None
     """What is trained; None: as far as the document alone says it."""
+    spent_usd: float = 0.0
+    """What the job has cost so far, where it has a budget."""
+    steps_done: int = 0
+    """Of the checkpoint that it goes on from."""
+    ran_s: float = 0.0
+    """Since it first ran, without pauses."""
+    most_micro_size: int | None = None
+    """The largest micro-batch that may still be tried: larger ones ran out of memory. None: any."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
     """What past jobs measured: none by default, and then predictions are those of the formulas alone."""
+
+    corrections: Mapping[Kind, Correction] = field(default_factory=dict)
+    """By kind of run (see `shunter_planner.corrections`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from shunter_schemas.job import JobSpec
 from shunter_schemas.training import TrainingWorkload
 
+from shunter_planner.corrections import NONE, Correction, Kind, corrected_memory, corrected_time, kind_of
 from shunter_planner.hardware.fabrics import fabric_of
 from shunter_planner.memory.estimate import GIB, Memory, peak_memory
 from shunter_planner.models.document import Known
@@ -25,6 +26,10 @@ WORTH_IT: Final = 1.10
 """How much longer the step of a simpler strategy may be than that of the fastest."""
 CPU_BASE_BYTES: Final = 0.6 * GIB
 """A rank on CPUs before it holds anything: Python and torch."""
+
+Corrections = Mapping[Kind, Correction]
+Corrector = Callable[[Spread], Correction]
+NO_ONE: Final[Corrections] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Option(Draft):
     """One way to run the training on a machine."""
 
     time: StepTime
+    correction: Correction = NONE
+    """By which memory and time were corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +81,20 @@ class Sizer:
     """Sizes one training on many machines. What machines have in common is computed once: memory depends on how the
     ranks lie, not on which GPUs they have or what joins them."""
 
-    def __init__(self, document: JobSpec, known: Known) -> None:
+    def __init__(
+        self, document: JobSpec, known: Known, most_micro_size: int | None = None, corrections: Corrections = NO_ONE
+    ) -> None:
+        """`most_micro_size`: larger micro-batches are known to run out of memory. `corrections`: by past runs."""
         assert isinstance(document.workload, TrainingWorkload), "scripts distribute themselves"
         self._document, self._known = document, known
+        self._most_micro_size, self._corrections = most_micro_size, corrections
         self._workload, self._recipe = document.workload, recipe_of(document.workload)
         self._asked: dict[_Ranks, list[_Way]] = {}
         self._automatic: dict[_Ranks, list[_Way]] = {}
 
     def size(self, machine: Machine) -> Sized | TooLarge:
         """The best option for this machine; the simplest strategy unless another is clearly faster."""
-        trial = _Trial(self._known, self._recipe, machine)
+        trial = _Trial(self._known, self._recipe, machine, self._corrector(machine))
         fitting: list[Option] = []
         closest: list[Draft] = []
         for way in self._ways(machine):
@@ -97,6 +108,13 @@ class Sizer:
         if fitting:
             return _simplest(fitting, automatic=automatic)
         return self._last_resort(closest, trial, automatic=automatic)
+
+    def _corrector(self, machine: Machine) -> Corrector:
+        """The correction of each strategy on this machine."""
+        if not self._corrections:
+            return lambda _: NONE
+        gpu, model = machine.gpu_model, self._workload.model.kind
+        return lambda spread: self._corrections.get(kind_of(gpu, machine.nominal_gib, spread.name, model), NONE)
 
     def _last_resort(self, closest: Sequence[Draft], trial: _Trial, *, automatic: bool) -> Sized | TooLarge:
         """What the user fixed goes on unless it surely cannot; what we would choose does not."""
@@ -129,7 +147,7 @@ class Sizer:
         workload = self._workload
         asked, per_rank = workload.activation_checkpointing, workload.batch.global_size // ranks.world
         kinds: Sequence[Checkpointing] = ("none", "selective", "full") if asked == "auto" else (asked,)
-        sizes = divisors(per_rank) if workload.batch.micro_size == "auto" else [workload.batch.micro_size]
+        sizes = self._sizes(per_rank) if workload.batch.micro_size == "auto" else [workload.batch.micro_size]
         ladders = [[Cut(micro, per_rank // micro, kind) for micro in sizes] for kind in kinds]
 
         def memory(spread: Spread, cut: Cut) -> Memory:
@@ -138,6 +156,11 @@ class Sizer:
         return [
             _Way(spread, strategy, [_Ladder(spread, cuts, memory) for cuts in ladders]) for spread, strategy in spreads
         ]
+
+
+    def _sizes(self, per_rank: int) -> list[int]:
+        most = self._most_micro_size
+        return [size for size in divisors(per_rank) if most is None or size <= most] or [1]
 
 
 def divisors(number: int) -> list[int]:
@@ -184,8 +207,8 @@ class _Way(NamedTuple):
 class _Trial:
     """One machine."""
 
-    def __init__(self, known: Known, recipe: Recipe, machine: Machine) -> None:
-        self._known, self._recipe, self.machine = known, recipe, machine
+    def __init__(self, known: Known, recipe: Recipe, machine: Machine, correction_of: Corrector) -> None:
+        self._known, self._recipe, self.machine, self._correction_of = known, recipe, machine, correction_of
         self._gpu = machine.gpu
         on_cpus_gib = max(0.0, machine.host_gib - CPU_BASE_BYTES / GIB)
         self._room_gib = on_cpus_gib if self._gpu is None else self._gpu.memory_gib
@@ -196,14 +219,22 @@ class _Trial:
 
     def option(self, draft: Draft) -> Option:
         """The same with the time of its step."""
-        time = self._time(draft.spread, draft.cut)
+        correction = self._correction_of(draft.spread)
         return Option(
-            draft.spread, draft.strategy, draft.cut, draft.memory, draft.available_gib, draft.host_gib, time=time
+            draft.spread,
+            draft.strategy,
+            draft.cut,
+            draft.memory,
+            draft.available_gib,
+            draft.host_gib,
+            time=corrected_time(self._time(draft.spread, draft.cut), correction),
+            correction=correction,
         )
 
     def _largest(self, way: _Way, ladder: _Ladder) -> Draft:
-        found = None
-        for found in ladder:
+        correction, found = self._correction_of(way.spread), None
+        for cut, memory in ladder:
+            found = cut, corrected_memory(memory, correction)
             if _within(found[1], self._room_gib, self.machine.host_gib, ROOM):
                 break
         assert found is not None, "a batch has a divisor"
