@@ -14,7 +14,6 @@ from planner.test_search import LLAMA_8B, SMALL, document, market
 from shunter_planner import Block, Candidate, Facts, History, Plan, Rejection, plan
 from shunter_planner.fitting import fit
 from shunter_planner.matching import mismatch
-from shunter_planner.models.document import Known
 from shunter_planner.search.machines import Machine, machine_of
 from shunter_planner.search.quotes import Place
 from shunter_planner.search.sizing import Sized, Sizer, TooLarge

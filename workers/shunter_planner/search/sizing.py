@@ -157,7 +157,6 @@ class Sizer:
             _Way(spread, strategy, [_Ladder(spread, cuts, memory) for cuts in ladders]) for spread, strategy in spreads
         ]
 
-
     def _sizes(self, per_rank: int) -> list[int]:
         most = self._most_micro_size
         return [size for size in divisors(per_rank) if most is None or size <= most] or [1]
