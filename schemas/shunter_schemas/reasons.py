@@ -54,8 +54,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "it would cost more than its limits allow", "raise `limits.max_cost_usd` and go on from the last checkpoint"
     ),
     Reason.DURATION_EXCEEDED: Meaning(
-        "it ran longer than `limits.max_duration_s`",
-        "raise `limits.max_duration_s` and go on from the last checkpoint",
+        "it ran longer than `limits.max_duration_s`, or surely would",
+        "raise `limits.max_duration_s`, and go on from the last checkpoint where there is one",
     ),
     Reason.RECOVERY_EXHAUSTED: Meaning(
         "more recoveries than `recovery` allows",

@@ -15,6 +15,7 @@ from shunter_store.database import Database
 from shunter_store.intake import Answer, Offer, accept
 from shunter_store.job_lists import Counts
 from shunter_store.objects import ObjectStore
+from shunter_store.pairs import Past
 from shunter_store.settings import DataSettings
 
 from shunter_service.auth import KeyRing
@@ -55,6 +56,8 @@ class Service:
     """Takes what agents send."""
     counter: Gathering[str, Counts]
     """Counts the jobs of projects; whoever asks while it counts shares the next count."""
+    past: Past
+    """What past runs say of predictions."""
     signing_key: bytes
 
     async def close(self) -> None:
@@ -86,6 +89,7 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         reader=job_reader(db),
         exchanges=Exchanges(db, Tempo(data.pace)),
         counter=_counter(db),
+        past=Past(db, wanted=data.correct_predictions),
         signing_key=_signing_key(data.data_dir / "signing-key"),
     )
 

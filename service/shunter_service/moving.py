@@ -10,7 +10,7 @@ from shunter_schemas.changes import MOVABLE, with_move
 from shunter_schemas.faults import DocumentError, Fault
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import Reason, State
-from shunter_store import standings, wishes
+from shunter_store import checkpoints, ledger, standings, wishes
 from shunter_store.jobs import JobRow
 from shunter_store.lifecycle import is_terminal
 from sqlalchemy import Connection
@@ -74,12 +74,19 @@ def can_resume(job: JobRow) -> bool:
 async def _refuse_impossible(service: Service, asked: Asked, job_id: str, request: MoveRequest) -> None:
     """A job that trains must not be stopped for a plan that can never be made."""
 
-    def read(conn: Connection) -> JobSpec | None:
+    def read(conn: Connection) -> tuple[JobSpec, float, int] | None:
         job = own_job(conn, asked.by, job_id)
-        return None if is_terminal(job.state) else _changed(conn, service, job, request)
+        if is_terminal(job.state):
+            return None
+        saved = checkpoints.latest(conn, job_id)
+        steps_done = saved.step if saved is not None else job.resumes_from_step or 0
+        return _changed(conn, service, job, request), ledger.ledger_cost(conn, job_id), steps_done
 
-    document = await service.db.aread(read)
-    refusal = None if document is None else await planning.never(service, document)
+    found = await service.db.aread(read)
+    if found is None:
+        return
+    document, spent_usd, steps_done = found
+    refusal = await planning.never(service, document, spent_usd=spent_usd, steps_done=steps_done)
     if refusal is not None:
         raise DocumentError([Fault(_WHERE.get(refusal.reason, "/placement"), refusal.detail)])
 

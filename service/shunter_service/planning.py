@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from shunter_planner import Candidate, Facts, History, Plan, Refusal, Unavailable, plan
+from shunter_planner import Candidate, Facts, Plan, Refusal, Unavailable, plan
 from shunter_planner.answers import answer_of
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import model_of
@@ -60,15 +60,22 @@ async def plan_document(service: Service, body: bytes) -> PlanAnswer:
     )
 
 
-async def never(service: Service, job: JobSpec) -> Refusal | None:
-    """Why nothing that is offered could ever take a job; None: something could, or some provider could not be read."""
-    answer = await _planned(service, job, await service.db.aread(lambda conn: _market(conn, service, job)))
+async def never(service: Service, job: JobSpec, *, spent_usd: float = 0.0, steps_done: int = 0) -> Refusal | None:
+    """Why nothing that is offered could ever take a job; None: something could, or some provider could not be read.
+
+    Args:
+        spent_usd: what the job has cost so far.
+        steps_done: of the checkpoint that it would go on from.
+    """
+    market = await service.db.aread(lambda conn: _market(conn, service, job))
+    so_far = replace(market.facts, spent_usd=spent_usd, steps_done=steps_done)
+    answer = await _planned(service, job, replace(market, facts=so_far))
     return answer if isinstance(answer, Refusal) and answer.final else None
 
 
 async def _planned(service: Service, job: JobSpec, market: _Market) -> Plan | Refusal:
     facts = replace(market.facts, model=model_of(job.workload, await _config(service, job)))
-    return await asyncio.to_thread(plan, job, market.candidates, facts, History())
+    return await asyncio.to_thread(plan, job, market.candidates, facts, await service.past.history())
 
 
 async def _config(service: Service, job: JobSpec) -> Mapping[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from shunter_schemas.ids import new_id
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Double, bindparam, case, delete, func, insert, select, update
 
 from shunter_store import due
 from shunter_store.due import Claim
@@ -74,7 +74,12 @@ _GET_LOCKED = _GET.with_for_update(key_share=True)
 _BEGIN_CREATE = (
     update(nodes)
     .where(nodes.c.id == bindparam("node"), nodes.c.state == NodeState.INTENDED)
-    .values(state=NodeState.CREATING, create_deadline_at=bindparam("deadline", type_=UtcTime), accrued_at=db_now())
+    .values(
+        state=NodeState.CREATING,
+        create_deadline_at=bindparam("deadline", type_=UtcTime),
+        accrued_at=db_now(),
+        billed_usd_per_hour=func.coalesce(bindparam("rate", type_=Double), nodes.c.billed_usd_per_hour),
+    )
 )
 _RECORD_HANDLE = (
     update(nodes)
@@ -179,18 +184,22 @@ def get(conn: Connection, node_id: str) -> NodeRow | None:
     return None if row is None else NodeRow(*row)
 
 
-def begin_create(conn: Connection, claim: Claim, node_id: str, deadline_at: datetime) -> None:
+def begin_create(
+    conn: Connection, claim: Claim, node_id: str, deadline_at: datetime, *, usd_per_hour: float | None = None
+) -> None:
     """Commit that the create call is about to be made; once per row, and only while it is `intended`.
 
     Args:
         deadline_at: after this the absence of a node without handle counts: the create call's own deadline, plus its
             HTTP time-out, plus the plugin's visibility delay.
+        usd_per_hour: what it will bill, where that is known better than when it was intended.
 
     Raises:
         StaleStep: the fence moved.
         Conflict: `not_intended`: it was begun before, or is being released.
     """
-    begun = conn.execute(_BEGIN_CREATE, {"node": node_id, "deadline": deadline_at}).rowcount
+    values = {"node": node_id, "deadline": deadline_at, "rate": usd_per_hour}
+    begun = conn.execute(_BEGIN_CREATE, values).rowcount
     due.require(conn, claim)
     if not begun:
         raise Conflict("not_intended", f"{node_id} is not a node that waits to be created")

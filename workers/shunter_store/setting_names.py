@@ -15,7 +15,7 @@ from shunter_schemas.nearest import did_you_mean, nearest
 
 FILE: Final = "shunter.toml"
 PREFIX: Final = "SHUNTER_"
-WORKER_NAMES: Final = ("worker_children", "public_url", "log_level")
+WORKER_NAMES: Final = ("worker_children", "public_url", "price_tolerance", "log_level")
 """Settings of the worker alone, which the service passes by; a guard holds this to the worker's model."""
 SERVICE_TABLE: Final = "service"
 """The table of `shunter.toml` and the part of variables' names that belong to the service alone."""

@@ -129,6 +129,9 @@ class DataSettings(BaseSettings):
     reaping: Literal["end", "report"] = "end"
     """What becomes of nodes of this deployment that the ledger does not know: `end` them (after a restore only once
     an operator has confirmed), or `report` them and no more."""
+    correct_predictions: bool = False
+    """Whether plans are corrected by what past jobs measured: of each kind of GPU, strategy and model with at least
+    three runs, within bounds, and named in the plan's notes."""
     pace: Pace = Pace()
     timing: Timing = Timing()
 

@@ -83,7 +83,7 @@ class Applier:
             if isinstance(write, Intend):
                 self._intend(conn, claim, view, write)
             elif isinstance(write, BeginCreate):
-                ledger.begin_create(conn, claim, write.node_id, write.deadline_at)
+                ledger.begin_create(conn, claim, write.node_id, write.deadline_at, usd_per_hour=write.usd_per_hour)
             else:
                 _WRITERS[type(write)](conn, write)
 

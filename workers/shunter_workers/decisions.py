@@ -47,6 +47,8 @@ class BeginCreate:
 
     node_id: str
     deadline_at: datetime
+    usd_per_hour: float | None = None
+    """What its offer costs by now; None: as planned."""
 
 
 @dataclass(frozen=True, slots=True)

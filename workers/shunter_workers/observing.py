@@ -12,12 +12,13 @@ from shunter_planner import Candidate
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import Known, Unknown, model_of
 from shunter_schemas.job import JobSpec, load_job
-from shunter_schemas.states import State
-from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, reaching
+from shunter_schemas.states import NodeState, State
+from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, metrics, reaching
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
 from shunter_store.objects import ObjectStore
+from shunter_store.pairs import Past
 from sqlalchemy import Connection
 
 from shunter_workers import line
@@ -25,7 +26,7 @@ from shunter_workers.assignments import bundles_of
 from shunter_workers.choosing import hosts_of
 from shunter_workers.offers import Offers
 from shunter_workers.states.avoiding import avoided
-from shunter_workers.view import Market, View, resource_name
+from shunter_workers.view import Market, View, memory_of, resource_name
 
 _PLANS: Final = frozenset({State.QUEUED, State.RECOVERING})
 _PLACES: Final = frozenset({State.QUEUED, State.PROVISIONING, State.RECOVERING})
@@ -35,9 +36,22 @@ class Observer:
     """Makes views."""
 
     def __init__(
-        self, database: Database, offers: Offers, *, unreachable_after_s: float, objects: ObjectStore | None = None
+        self,
+        database: Database,
+        offers: Offers,
+        *,
+        unreachable_after_s: float,
+        objects: ObjectStore | None = None,
+        past: Past | None = None,
+        price_tolerance: float = 0.1,
     ) -> None:
-        """`objects`: where the configurations of uploaded models lie; without it their sizes are not known."""
+        """`objects`: where the configurations of uploaded models lie; without it their sizes are not known.
+
+        `past`: what past runs say of predictions. `price_tolerance`: by which share a price may have risen since a plan
+        was made.
+        """
+        self._past = past
+        self._price_tolerance = price_tolerance
         self._database = database
         self._objects = objects
         self._offers = offers
@@ -55,10 +69,15 @@ class Observer:
             market = await self._offers.collect(view.document)
             model = await self._model(view.document)
             view = replace(view, market=market, accounts=self._offers.accounts(), model=model)
+            if self._past is not None:
+                view = replace(view, history=await self._past.history())
         elif view.job.state in _PLACES and view.job.plan:
             # Another process made the plan, perhaps: this one has to know the account too before it writes nodes down.
             await self._offers.learn_account(view.plan.instance)
             view = replace(view, market=Market(candidates=[_planned(view)]), accounts=self._offers.accounts())
+            if any(node.state is NodeState.INTENDED for node in view.members):
+                requoted = await self._offers.read_again(view.plan.instance, view.plan.offer)
+                view = replace(view, requoted=requoted, price_tolerance=self._price_tolerance)
         if view.market.candidates:
             market = await self._database.aread(lambda conn: _with_slots(conn, view))
             view = replace(view, market=market)
@@ -75,6 +94,8 @@ class Observer:
         assert job is not None, "a due row has a job"
         document = load_job(job.spec)
         facts = gang.gang_facts(conn, job_id, job.generation)
+        budgeted = document.limits.max_cost_usd is not None
+        foretold = budgeted or memory_of(job).cap_ahead
         return View(
             job=job,
             document=document,
@@ -83,7 +104,8 @@ class Observer:
             verdict=gang.verdict(facts),
             checkpoint=checkpoints.latest(conn, job_id),
             bundles=_bundles(conn, document),
-            cost_usd=ledger.ledger_cost(conn, job_id) if document.limits.max_cost_usd is not None else 0.0,
+            cost_usd=ledger.ledger_cost(conn, job_id) if budgeted else 0.0,
+            progress=metrics.progress(conn, [job_id]).get(job_id) if foretold and job.state is State.RUNNING else None,
             unreachable_after_s=self._unreachable_after_s,
             refusals=reaching.refusals_of(conn, job_id),
         )

@@ -16,10 +16,12 @@ from shunter_schemas.job import JobSpec
 from shunter_store.settings import Hold
 
 from shunter_workers.accounts import Accounts
-from shunter_workers.view import Market
+from shunter_workers.view import Market, Requoted
 
 GOOD_FOR_S: Final = 30.0
 GOOD_FOR_ON_SHARED_HOSTS_S: Final = 2.0
+QUOTED_WITHIN_S: Final = 5.0
+"""Before a node is made its price is read again, unless that was done just before, for another of the gang."""
 ASK_WITHIN_S: Final = 10.0
 _SETUP_FEE: Final = "each node costs a set-up fee there: only jobs that name it in placement.providers run on it"
 
@@ -59,6 +61,20 @@ class Offers:
             else:
                 candidates += [Candidate(name, offer, answer.shared_hosts) for offer in answer.offers]
         return Market(self._registry.names, candidates, unavailable)
+
+    async def read_again(self, name: str, offer: Offer) -> Requoted | None:
+        """What this offer of an instance is at this moment; None: the instance cannot be asked, or bills nothing."""
+        declared = self.capabilities().get(name)
+        if declared is None or not declared.bills:
+            return None
+        answer = self._answers.get(name)
+        if answer is None or time.monotonic() - answer.asked_at > QUOTED_WITHIN_S:
+            answer = self._answers[name] = await self._ask_anew(name)
+        if isinstance(answer.offers, ProviderError):
+            return None
+        wanted = (offer.instance_type, offer.region, offer.capacity)
+        same = [one for one in answer.offers if (one.instance_type, one.region, one.capacity) == wanted]
+        return Requoted(min(same, key=lambda one: one.price.usd_per_hour, default=None))
 
     def capabilities(self) -> dict[str, Capabilities]:
         """By instance, of those whose plugin loads."""

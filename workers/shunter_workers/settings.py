@@ -18,6 +18,10 @@ class WorkerSettings(DataSettings):
     """Processes that step jobs; each does a few at a time."""
     public_url: str = ""
     """Where nodes on other machines reach the API; empty: only nodes that share the file system can run."""
+    price_tolerance: float = Field(default=0.1, ge=0, le=10)
+    """By which share the price of an offer may have risen between the plan and the call that makes a node: the price is
+    read again then, and above this the node is not made and the job is planned anew. 0.1: 10 %. The caps of a document
+    have no tolerance."""
     log_level: str = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from shunter_planner import Block, Candidate, Plan, Unavailable
+from shunter_planner import Block, Candidate, History, Plan, Unavailable
 from shunter_planner.models.document import Known, Unknown
 from shunter_planner.values import plan_from_json
-from shunter_providers.contract import Capabilities, Scope
+from shunter_providers.contract import Capabilities, Offer, Scope
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import NodeState, Reason
 from shunter_store.bundles import BundleRow
@@ -18,7 +18,9 @@ from shunter_store.checkpoints import CheckpointRow
 from shunter_store.gang import GangFacts, Verdict
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NodeRow
+from shunter_store.metrics import ProgressRow
 
+NO_HISTORY = History()
 MEMORY = "steps"
 """The key of `JobRow.facts` under which steps keep what they leave to the next."""
 
@@ -53,6 +55,10 @@ class Memory:
     """`planner.Block` as JSON, each with `until`."""
     avoid: Sequence[Mapping[str, Any]] = ()
     """Machines whose nodes were refused: `provider`, `machine`, `detail`, `until`."""
+    cap_ahead: bool = False
+    """Whether the last that was told of the job's cap is that it comes before the job's end."""
+    most_micro_size: int | None = None
+    """The largest micro-batch that is still tried: larger ones ran out of memory. None: any."""
 
     def as_json(self) -> dict[str, Any]:
         """What is stored."""
@@ -69,6 +75,8 @@ class Memory:
             "asked": dict(self.asked),
             "blocks": [dict(block) for block in self.blocks],
             "avoid": [dict(entry) for entry in self.avoid],
+            "cap_ahead": self.cap_ahead,
+            "most_micro_size": self.most_micro_size,
         }
 
     def but(self, **changes: Any) -> dict[str, Any]:
@@ -113,6 +121,14 @@ class Market:
     """By resource: jobs that hold slots of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Requoted:
+    """A second look at the offer of a plan."""
+
+    offer: Offer | None
+    """None: it is not offered any more."""
+
+
 def resource_name(instance: str, slot_kind: str) -> str:
     """What jobs wait in line for: the slots of one kind of one shared host."""
     return f"{instance}/{slot_kind}"
@@ -139,8 +155,16 @@ class View:
     unreachable_after_s: float = 60.0
     model: Known | Unknown | None = None
     """What is trained, where a plan is to be made."""
+    history: History = NO_HISTORY
+    """What past jobs measured, where plans are corrected by it."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """By node id: why a node that the core brings up itself was not accepted."""
+    progress: ProgressRow | None = None
+    """The newest report of a running job that has a budget."""
+    requoted: Requoted | None = None
+    """What the plan's offer is now, where nodes of it are about to be made. None: it could not be asked for."""
+    price_tolerance: float = 0.0
+    """By this share a price may have risen since the plan."""
 
     @property
     def memory(self) -> Memory:

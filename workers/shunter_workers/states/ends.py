@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from shunter_planner.forecasts import STOP_TAKES_S
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Reason
 from shunter_store.gang import Outcome, Verdict
@@ -17,6 +18,7 @@ from shunter_store.steps import Change
 from shunter_workers.assignments import STOP_GRACE_S
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop
 from shunter_workers.states.avoiding import avoiding
+from shunter_workers.states.shrinking import shrunk, smaller_plan
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
@@ -24,8 +26,6 @@ ALONE_LATER_S: Final = 5.0
 """So much later than the service itself a node stops for a limit: while it is not alone, the service says why."""
 LIMITS_DRIFT_S: Final = 1.0
 """So much the end of the money moves by itself from one look to the next."""
-STOP_TAKES_S: Final = 60.0
-"""Grace, last checkpoint and release: billed too, so a budget ends this much earlier."""
 DISK_FULL: Final = "disk_full"
 START_TAKES_S: Final = 600.0
 """What nodes on their own allow for the time before ranks first ran: only the service knows when that was."""
@@ -173,13 +173,15 @@ def lose(view: View, now: datetime, reason: str, message: str) -> Settle:
 
 def stop_for_user_failure(view: View) -> Decision | None:
     """The end of a program that failed; None: the document lets it start once more."""
-    if view.job.user_restarts < view.document.recovery.user_restarts:
+    if view.job.user_restarts < view.document.recovery.user_restarts or smaller_plan(view) is not None:
         return None
     return stop(_USER_REASONS.get(view.verdict.reason, Reason.USER_ERROR), view.verdict.message)
 
 
 def _user_failure(view: View, verdict: Verdict, now: datetime) -> Decision:
-    spent = view.job.user_restarts
+    spent, smaller = view.job.user_restarts, smaller_plan(view)
+    if smaller is not None:
+        return shrunk(_recover(view, now, {}, verdict.reason, verdict.message, times=0), view, smaller)
     return stop_for_user_failure(view) or _recover(
         view, now, {"user_restarts": spent + 1}, verdict.reason, verdict.message, times=spent
     )

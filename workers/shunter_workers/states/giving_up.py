@@ -66,6 +66,11 @@ def abandon(view: View, now: datetime, node: NodeRow, detail: str, reason: Reaso
     return _plan_anew(view, now, node, detail, _Blocking(reason, _BAD_OFFER_BLOCK_S), scope)
 
 
+def plan_anew(view: View, now: datetime, node: NodeRow, detail: str, for_s: float) -> Settle:
+    """What was planned does not hold: nothing was called for this node, and its offer is passed over for so long."""
+    return _plan_anew(view, now, node, detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
+
+
 def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError) -> Settle:
     """A create call ended with an error."""
     if error.may_have_created or error.fault in (Fault.AMBIGUOUS, Fault.CONFLICT):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from shunter_planner import Candidate, Facts, History, Plan, plan
+from shunter_planner import Candidate, Facts, Plan, plan
 from shunter_planner.values import as_json
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import Phase
@@ -66,12 +66,12 @@ def kept_plan(view: View) -> Plan | None:
     before = view.plan
     offer = Candidate(before.instance, before.offer, before.shared_host)
     facts = Facts(instances=[before.instance], model=view.model)
-    answer = plan(load_job({**view.job.spec, **wish}), [offer], facts, History())
+    answer = plan(load_job({**view.job.spec, **wish}), [offer], facts, view.history)
     return answer if isinstance(answer, Plan) and answer.num_nodes == before.num_nodes else None
 
 
 def _take_over(view: View, columns: dict[str, Any]) -> Settle:
     assert view.job.move_wish is not None
     moved = Moved(view.job.move_wish, view.memory.ordered_generation)
-    memory = view.memory.but(silent_since=None, create_failures=0, blocks=(), not_before=0.0)
+    memory = view.memory.but(silent_since=None, create_failures=0, blocks=(), not_before=0.0, most_micro_size=None)
     return Settle(Change(next_in_s=0.0, set=columns, moved=moved), memory=memory)

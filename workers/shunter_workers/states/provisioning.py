@@ -24,6 +24,7 @@ from shunter_workers.states.giving_up import give_up
 from shunter_workers.states.moving import move_while_provisioning
 from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.states.refusing import refuse_unusable
+from shunter_workers.states.requoting import price_now, refuse_dearer
 from shunter_workers.view import View, after, is_down, seconds_until, soonest
 
 SLOTS_AGAIN_S: Final = 1.0
@@ -65,9 +66,12 @@ def _give_up_if_broken(view: View, now: datetime) -> Decision | None:
 def _next_call(view: View, now: datetime) -> Decision | None:
     for node in view.members:
         if node.state is NodeState.INTENDED:
+            refused = refuse_dearer(view, now, node)
+            if refused is not None:
+                return refused
             capabilities = view.capabilities_of(node)
             deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
-            begin = BeginCreate(node.id, deadline)
+            begin = BeginCreate(node.id, deadline, price_now(view))
             return Act(Create(node), [begin, order(view, [node], now)] if takes_orders_early(view, node) else [begin])
         if node.handle is None:
             return Act(Search(node))  # a step died in the middle, or the answer was lost

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from shunter_planner import Facts, History, Plan, Refusal, plan
+from shunter_planner import Plan, Refusal, plan
 from shunter_planner.values import as_json
 from shunter_schemas.states import Reason
 from shunter_store.lifecycle import Trigger
@@ -17,6 +17,7 @@ from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiti
 from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_done, stop_if_too_dear
 from shunter_workers.states.moving import move_in_queue
 from shunter_workers.states.pausing import rest
+from shunter_workers.states.reckoning import facts_of
 from shunter_workers.view import View, after, resource_name, seconds_until, soonest
 
 FIRST_RETRY_S: Final = 1.0
@@ -45,9 +46,7 @@ def decide(view: View, now: datetime) -> Decision:
 def place_gang(view: View, now: datetime) -> Decision:
     """A new plan for the whole gang; also for a gang that lost every node."""
     market = view.market
-    blocks = view.memory.standing_blocks(now)
-    facts = Facts(market.instances, market.unavailable, blocks, view.model)
-    answer = plan(view.document, market.candidates, facts, History())
+    answer = plan(view.document, market.candidates, facts_of(view, now), view.history)
     if isinstance(answer, Refusal):
         return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)
     if (too_dear := stop_if_too_dear(view, answer.usd_per_hour)) is not None:

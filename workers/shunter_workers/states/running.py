@@ -18,6 +18,7 @@ from shunter_workers.states.ends import (
     stop_if_asked,
     stop_if_done,
 )
+from shunter_workers.states.foretelling import foretell
 from shunter_workers.states.moving import move_if_asked
 from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.states.refusing import lose_unusable
@@ -38,6 +39,7 @@ def decide(view: View, now: datetime) -> Decision:
         or stop_at_limit(view, now)
         or pause_if_asked(view)
         or move_if_asked(view)
+        or foretell(view, now)
         or hold_to_limits(view, now)
     )
     if own is not None:
