@@ -59,8 +59,12 @@ class Api:
     pacing: Sequence[Rate] = ()
     words_of: Callable[[Any, str], tuple[str, str]] = words_of
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: tuple[str, str] | None = field(default=None, repr=False)
-    """User and password, where it takes no bearer token."""
+    auth: tuple[str, str] | httpx.Auth | None = field(default=None, repr=False)
+    """User and password, or whatever signs a request, where a fixed bearer token is not enough."""
+    certificates: Callable[[], ssl.SSLContext] | None = None
+    """Makes what the server is checked by, with the first call. None: the authorities that everybody trusts."""
+    proxy: str | None = None
+    """None: as the environment says."""
     timeout_s: float = 20.0
     """For one answer."""
 
@@ -135,6 +139,8 @@ class CloudHttp:
                 base_url=api.base_url,
                 headers=headers,
                 auth=api.auth,
+                verify=(api.certificates or _certificates)(),
+                proxy=api.proxy,
                 timeout=httpx.Timeout(api.timeout_s, connect=10.0),
             )
         return self._client
