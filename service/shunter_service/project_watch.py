@@ -1,21 +1,22 @@
 """All jobs of a project under watch: what changed of late, ready to be sent, in the order in which it was seen.
 
-A change is found by the job's `updated_at`. That is the clock at the statement that changed it, and the change is seen
-at the end of its transaction: so each look goes back a little, and leaves out what it knows.
+A change is found by the job's `updated_at`, a deletion by the moment that is kept of it. That is the clock at the
+statement that made it, and it is seen at the end of its transaction: so each look goes back a little, and leaves out
+what it knows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from shunter_schemas.api import JobChange
 from shunter_store import job_changes
 from shunter_store.database import Database
-from shunter_store.job_changes import ChangedJob
+from shunter_store.job_changes import ChangedJob, DeletedJob
 from shunter_store.metrics import ProgressRow
 
 from shunter_service.answers import encode
@@ -27,14 +28,22 @@ _PAGE: Final = 500
 
 _Version = tuple[int, int, int]
 """Revision, generation of the newest progress, its step."""
+_GONE: Final[_Version] = (-1, 0, 0)
+
+
+class News(NamedTuple):
+    """What is told of a job: itself as it is now (`job`), or the id of one that was deleted, as JSON."""
+
+    name: Literal["job", "deleted"]
+    data: bytes
 
 
 class Change(NamedTuple):
-    """A job that changed, as JSON, and the moment from which a reader goes on behind it, in microseconds."""
+    """News, and the moment from which a reader goes on behind it, in microseconds."""
 
     number: int
     at_us: int
-    data: bytes
+    news: News
 
 
 class ProjectWatch:
@@ -132,33 +141,35 @@ class ProjectWatch:
             self._known[row.id] = _version(row, progress.get(row.id))
             self._add(row, progress.get(row.id))
 
-    def _add(self, row: ChangedJob, progress: ProgressRow | None) -> None:
-        self._changes.append(Change(self._behind, self.at_us, change_json(row, progress)))
+    def _add(self, row: ChangedJob | DeletedJob, progress: ProgressRow | None) -> None:
+        self._changes.append(Change(self._behind, self.at_us, news_of(row, progress)))
         self._behind += 1
 
 
-def change_json(row: ChangedJob, progress: ProgressRow | None) -> bytes:
-    """A changed job as it is told."""
-    return encode(
-        JobChange(
-            id=row.id,
-            name=row.name,
-            state=row.state,
-            reason=row.reason,
-            step=progress.step if progress else None,
-            total_steps=progress.total_steps if progress else None,
-            created_at=row.created_at,
-            finished_at=row.finished_at,
-            paused=True if row.pause_requested_at is not None and row.finished_at is None else None,
-            revision=row.revision,
-        )
+def news_of(row: ChangedJob | DeletedJob, progress: ProgressRow | None) -> News:
+    """A job that changed or is gone, as it is told."""
+    if isinstance(row, DeletedJob):
+        return News("deleted", f'"{row.id}"'.encode())
+    return News(
+        "job",
+        encode(
+            JobChange(
+                id=row.id,
+                name=row.name,
+                state=row.state,
+                reason=row.reason,
+                step=progress.step if progress else None,
+                total_steps=progress.total_steps if progress else None,
+                created_at=row.created_at,
+                finished_at=row.finished_at,
+                paused=True if row.pause_requested_at is not None and row.finished_at is None else None,
+                revision=row.revision,
+            )
+        ),
     )
 
 
-def all_json(rows: Iterable[ChangedJob], progress: Mapping[str, ProgressRow]) -> list[bytes]:
-    """Changed jobs as they are told."""
-    return [change_json(row, progress.get(row.id)) for row in rows]
-
-
-def _version(row: ChangedJob, progress: ProgressRow | None) -> _Version:
+def _version(row: ChangedJob | DeletedJob, progress: ProgressRow | None) -> _Version:
+    if isinstance(row, DeletedJob):
+        return _GONE
     return (row.revision, progress.generation, progress.step) if progress else (row.revision, 0, 0)

@@ -114,6 +114,19 @@ def test_a_job_that_is_told_again_as_it_was_is_left_out(kind: Kind) -> None:
     assert revisions == [1, 2, 1]
 
 
+def test_a_deletion_that_is_told_again_is_left_out(kind: Kind) -> None:
+    def deleted(cursor: str) -> tuple[str, object]:
+        return cursor, {"topic": "jobs", "deleted": JOB}
+
+    answers = Answers([wire(deleted("b"), deleted("c"), ("d", event(1)))], httpx.Response(404))
+
+    with client_of(kind, "http://service.test", "shk_key", handler=answers, retries=QUICK) as client:
+        told = client.stream(["jobs", f"job:{JOB}:events"])
+        found = [next(told) for _ in range(2)]
+
+    assert [(one.cursor, one.deleted) for one in found] == [("b", JOB), ("d", None)]
+
+
 def test_a_cursor_that_is_refused_is_an_error_and_not_tried_again(kind: Kind) -> None:
     answers = Answers(httpx.Response(400, json={"type": "/v1/problems/bad_cursor", "detail": "open it without one"}))
 

@@ -58,7 +58,7 @@ def numbers(follower: Follower, job_id: str) -> dict[str, list[int]]:
 async def test_one_stream_tells_of_all_topics_and_ends_behind_the_last(served: App) -> None:
     job_id, other = finished_job(served), finished_job(served, lines=2, steps=0)
 
-    found = await asyncio.wait_for(read_whole(served, stream(*all_of(job_id), f"job:{other}:logs")), 10)
+    found = await asyncio.wait_for(read_whole(served, stream(*all_of(job_id), f"job:{other}:logs")), 30)
 
     assert numbers(found, job_id) == {"events": list(range(1, 8)), "logs": [1, 2, 3, 4, 5], "metrics": [0, 1, 2, 3, 4]}
     assert [line["text"] for line in found.of(f"job:{other}:logs", "line")] == ["line 1", "line 2"]
@@ -156,6 +156,29 @@ async def test_what_jobs_missed_while_nobody_listened_is_told_afterwards(served:
     assert states(again, ends) == ["succeeded"]
     assert told_of(again, moves)[-1]["step"] == 3
     assert len(told_of(again, same)) <= 1
+
+
+async def test_jobs_tells_which_records_are_deleted_and_what_was_missed_of_it_afterwards(served: App) -> None:
+    foreign = served.add_key(project="another")
+    now, later = finished_job(served), finished_job(served)
+    async with following(served, stream("jobs")) as follower, following(served, stream("jobs"), **foreign) as other:
+        await served.http.delete(f"/v1/jobs/{now}")
+        await follower.until(lambda: follower.of("jobs", "deleted") == [now], "the deletion is told")
+        place = follower.place
+        theirs = (await served.submit(headers=foreign))["id"]
+        await other.until(lambda: states(other, theirs), "the other project's stream lives")
+    begun = (await served.http.get(stream("jobs"))).json()["cursor"]
+    await served.http.delete(f"/v1/jobs/{later}")
+    new = new_job(served.database).id
+
+    async with following(served, stream("jobs"), **{"Last-Event-ID": place}) as again:
+        await again.until(lambda: states(again, new), "what came last is told")
+    page = (await served.http.get(f"{stream('jobs')}&cursor={begun}")).json()
+
+    assert other.of("jobs", "deleted") == []
+    assert later in again.of("jobs", "deleted")
+    assert later in [item["deleted"] for item in page["items"] if "deleted" in item]
+    assert now not in [job["id"] for job in again.of("jobs", "job")]
 
 
 async def test_jobs_of_another_project_are_not_told_and_its_topics_are_not_found(served: App) -> None:
@@ -297,7 +320,7 @@ async def test_a_quiet_stream_sends_comments_and_a_shutdown_ends_it(tmp_path: Pa
         await eventually(lambda: served.service.tailer._projects, "the stream is open")
         await asyncio.sleep(0.3)
 
-    found = await asyncio.wait_for(reading, 5)
+    found = await asyncio.wait_for(reading, 30)
 
     assert [one.event for one in found.found].count("comment") >= 2
 

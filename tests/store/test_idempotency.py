@@ -54,7 +54,7 @@ def test_answers_are_kept_for_a_day_at_least(database: Database) -> None:
         aged = update(idempotency_table).where(its).values(created_at=db_now() - age_s)
         database.write(lambda conn, aged=aged: conn.execute(aged))  # type: ignore[misc]
 
-    forgotten = database.write(lambda conn: idempotency.expire(conn, older_than_s=1))
+    forgotten = database.write(lambda conn: idempotency.expire(conn, 10, older_than_s=1))
 
     assert forgotten == 1
     assert database.read(lambda conn: idempotency.find(conn, "default", "/v1/jobs", "young")) is not None

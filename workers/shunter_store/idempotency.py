@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, select, tuple_
 
 from shunter_store.bulk import BulkInsert
 from shunter_store.errors import IdempotencyMismatch, KeyTaken
@@ -58,7 +58,14 @@ _STORE = PerDialect(
 _KEY: Final = ("project", "path", "key")
 _FIELDS: Final = tuple(field.name for field in fields(Kept))
 _STORE_ALL = BulkInsert(idempotency, (*_FIELDS, "created_at"), returning=_KEY)
-_EXPIRE = delete(idempotency).where(idempotency.c.created_at < db_now() - seconds("older_than_s"))
+_PLACE = (idempotency.c.project, idempotency.c.path, idempotency.c.key)
+_OLD = (
+    select(*_PLACE)
+    .where(idempotency.c.created_at < db_now() - seconds("older_than_s"))
+    .order_by(idempotency.c.created_at)
+    .limit(bindparam("limit"))
+)
+_EXPIRE = delete(idempotency).where(tuple_(*_PLACE).in_(_OLD))
 
 
 def find(conn: Connection, project: str, path: str, key: str) -> Stored | None:
@@ -127,6 +134,6 @@ def store_all(conn: Connection, answers: Iterable[Kept], at: float) -> list[bool
     return kept
 
 
-def expire(conn: Connection, older_than_s: float = 7 * 86400.0) -> int:
-    """Forget old answers; returns how many. At least a day must pass (86,400 s)."""
-    return conn.execute(_EXPIRE, {"older_than_s": max(older_than_s, 86400.0)}).rowcount
+def expire(conn: Connection, limit: int, older_than_s: float = 7 * 86400.0) -> int:
+    """Forget old answers, so many at once; returns how many. At least a day must pass (86,400 s)."""
+    return conn.execute(_EXPIRE, {"older_than_s": max(older_than_s, 86400.0), "limit": limit}).rowcount

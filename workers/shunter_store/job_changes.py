@@ -1,4 +1,4 @@
-"""Jobs of a project that changed: found by when they did, for readers who follow all of them."""
+"""Jobs of a project that changed or were deleted: found by when they were, for readers who follow all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shunter_store import metrics
 from shunter_store.metrics import ProgressRow
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import db_now
-from shunter_store.tables import jobs, progress
+from shunter_store.tables import deleted_jobs, jobs, progress
 
 _IDS_AT_ONCE: Final = 500
 
@@ -37,6 +37,14 @@ class ChangedJob:
     updated_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedJob:
+    """A job that has no record any more, and when that was deleted."""
+
+    id: str
+    updated_at: datetime
+
+
 _COLUMNS: Final = columns_of(ChangedJob, jobs)
 _NOW: Final = select(db_now())
 _CHANGED: Final = (
@@ -47,6 +55,16 @@ _CHANGED: Final = (
         > tuple_(bindparam("after_at", type_=jobs.c.updated_at.type), bindparam("after_id")),
     )
     .order_by(jobs.c.updated_at, jobs.c.id)
+    .limit(bindparam("limit"))
+)
+_DELETED: Final = (
+    select(deleted_jobs.c.id, deleted_jobs.c.deleted_at)
+    .where(
+        deleted_jobs.c.project == bindparam("of_project"),
+        tuple_(deleted_jobs.c.deleted_at, deleted_jobs.c.id)
+        > tuple_(bindparam("after_at", type_=deleted_jobs.c.deleted_at.type), bindparam("after_id")),
+    )
+    .order_by(deleted_jobs.c.deleted_at, deleted_jobs.c.id)
     .limit(bindparam("limit"))
 )
 _BY_ID: Final = select(*_COLUMNS).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
@@ -72,11 +90,17 @@ def now(conn: Connection) -> float:
 
 def changed(
     conn: Connection, project: str, after: Moment, limit: int
-) -> tuple[list[ChangedJob], dict[str, ProgressRow]]:
-    """Jobs that changed later, in the order in which they did, and where those are that reported it."""
+) -> tuple[list[ChangedJob | DeletedJob], dict[str, ProgressRow]]:
+    """Jobs that changed later or were deleted, in the order of that, and where those are that reported it."""
     at, id_ = after
     where = {"of_project": project, "after_at": datetime.fromtimestamp(max(0.0, at), UTC), "after_id": id_}
-    return _with_progress(conn, all_of(ChangedJob, conn.execute(_CHANGED, {**where, "limit": limit})))
+    both: list[ChangedJob | DeletedJob] = [
+        *all_of(ChangedJob, conn.execute(_CHANGED, {**where, "limit": limit})),
+        *all_of(DeletedJob, conn.execute(_DELETED, {**where, "limit": limit})),
+    ]
+    # Of each the first ones: what is cut off of the two together comes behind all that is kept.
+    found = sorted(both, key=lambda row: (row.updated_at, row.id))[:limit]
+    return found, metrics.progress(conn, [row.id for row in found if isinstance(row, ChangedJob)])
 
 
 def of(conn: Connection, job_ids: Sequence[str]) -> tuple[list[ChangedJob], dict[str, ProgressRow]]:
@@ -84,14 +108,10 @@ def of(conn: Connection, job_ids: Sequence[str]) -> tuple[list[ChangedJob], dict
     rows: list[ChangedJob] = []
     for start in range(0, len(job_ids), _IDS_AT_ONCE):
         rows += all_of(ChangedJob, conn.execute(_BY_ID, {"ids": list(job_ids[start : start + _IDS_AT_ONCE])}))
-    return _with_progress(conn, rows)
+    return rows, metrics.progress(conn, [row.id for row in rows])
 
 
 def running(conn: Connection, project: str) -> dict[str, tuple[int, int, int]]:
     """Revision, generation and step of every running job that reported a step."""
     rows: Sequence[Any] = conn.execute(_RUNNING, {"of_project": project}).all()
     return {id_: (revision, generation, step) for id_, revision, generation, step in rows}
-
-
-def _with_progress(conn: Connection, rows: list[ChangedJob]) -> tuple[list[ChangedJob], dict[str, ProgressRow]]:
-    return rows, metrics.progress(conn, [row.id for row in rows])

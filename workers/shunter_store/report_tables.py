@@ -148,3 +148,13 @@ checkpoints = Table(
     ),
 )
 """A checkpoint exists only once it has a row here. `origin_…`: another job wrote it, and its objects are shared."""
+
+deleted_jobs = Table(
+    "deleted_jobs",
+    metadata,
+    must("id", String(40), primary_key=True),
+    must("project", String(64)),
+    must("deleted_at", UtcTime, index=True),
+    Index("ix_deleted_jobs_changed", "project", "deleted_at", "id"),
+)
+"""Jobs whose records were deleted not long ago, for those who follow all jobs of a project."""

@@ -62,12 +62,13 @@ class LogPage(Answer):
     lines_total: int = Field(description="Lines that are known at this moment.", examples=[812])
     first_line: int | None = Field(
         default=None,
-        description="Lines from here on were looked at. With `tail`: pass it as `before` for earlier ones.",
+        description="Lines from here on were looked at. With `tail`: pass it as `before` for earlier ones, or for the "
+        "rest of those that were asked for when they do not all fit.",
         examples=[1],
     )
     next_line: int = Field(
         description="Lines before it were looked at: pass it as `line` for what follows, until it is above "
-        "`lines_total`. A page may end early, when it is full or with `q` has searched for long; even without a line.",
+        "`lines_total`. A page may end early, when it is full or has read for long; with `q` even without a line.",
         examples=[813],
     )
     ended: bool = Field(default=False, description="Whether no more lines will come.", examples=[False])
@@ -145,6 +146,11 @@ class StreamMessage(Answer):
         default=None,
         description="Of `jobs`. May come again as it was; of two of one job the later one is right.",
         examples=[{"id": _JOB, "name": "tiny-lm-ddp", "state": "running", "created_at": _AT, "revision": 4}],
+    )
+    deleted: str | None = Field(
+        default=None,
+        description="Of `jobs`: the id of a job whose record was deleted. May come again.",
+        examples=[_JOB],
     )
     event: Event | None = Field(
         default=None, description="Of `job:ID:events`.", examples=[{"seq": 2, "at": _AT, "type": "job.state"}]

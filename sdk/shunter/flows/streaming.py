@@ -65,7 +65,8 @@ class _Reader:
 
     def __init__(self, topics: Sequence[str]) -> None:
         self.open_topics = {topic.partition("@")[0] for topic in topics}
-        self._jobs: dict[str, JobChange] = {}
+        self._jobs: dict[str, JobChange | None] = {}
+        """As they were told last; None: deleted."""
 
     def read(self, message: Message) -> TopicMessage | None:
         try:
@@ -78,10 +79,10 @@ class _Reader:
             if told.topic not in self.open_topics:
                 return None
             self.open_topics.discard(told.topic)
-        elif told.job is not None:
-            if self._jobs.get(told.job.id) == told.job:
+        elif (job_id := told.job.id if told.job else told.deleted) is not None:
+            if job_id in self._jobs and self._jobs[job_id] == told.job:
                 return None
             if len(self._jobs) >= _JOBS_KNOWN:
                 self._jobs.clear()
-            self._jobs[told.job.id] = told.job
+            self._jobs[job_id] = told.job
         return told

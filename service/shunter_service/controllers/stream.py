@@ -28,9 +28,9 @@ Topics = Annotated[
     QueryParameter(
         min_length=1,
         max_length=4000,
-        description="Up to 32, with commas between: `jobs` (new and changed jobs of the project, with their progress), "
-        "`job:ID:events`, `job:ID:logs`, `job:ID:metrics`. `job:ID:logs@812` begins behind line 812; likewise behind "
-        "an event's `seq` and the metrics' `next_after`.",
+        description="Up to 32, with commas between: `jobs` (new, changed and deleted jobs of the project, with their "
+        "progress), `job:ID:events`, `job:ID:logs`, `job:ID:metrics`. `job:ID:logs@812` begins behind line 812; "
+        "likewise behind an event's `seq` and the metrics' `next_after`.",
     ),
 ]
 StreamCursor = Annotated[
@@ -67,8 +67,8 @@ class StreamController(Controller):
         """What happens, topic by topic. With `Accept: text/event-stream` as it happens, until every topic has ended.
 
         Each message is a `StreamMessage`, and its id a place over all topics. A topic whose job does not exist, or
-        is another project's, ends at once with `not_found`; the others go on. `jobs` never ends, and does not tell of
-        records that are deleted.
+        is another project's, ends at once with `not_found`; the others go on. `jobs` never ends; which records were
+        deleted it tells for a week: whoever was away for longer reads the list of jobs anew.
         """
         asked = parse(topics)
         place = last_event_id or cursor
@@ -105,11 +105,11 @@ async def _look(
         if position is None:
             return [], int(await service.db.aread(job_changes.now) * 1e6), False
         batch = await CatchingUp(service, project, position).read()
-        return [topic_item(topic, item.data) for item in batch.items], batch.position, False
+        return [topic_item(topic, item) for item in batch.items], batch.position, False
     if topic.job_id not in own:
         return [topic_end(topic, "not_found")], 0, True
     feed = job_feed(service, Watch.unshared(), topic, positions)
-    messages = [topic_item(topic, item.data) for item in await feed.read()]
+    messages = [topic_item(topic, item) for item in await feed.read()]
     if feed.end is not None:
         messages.append(topic_end(topic, feed.end))
     return messages, feed.position, feed.end is not None

@@ -23,8 +23,8 @@ from shunter_service.tailer import Watch
 _log = structlog.get_logger("shunter.api")
 
 _AFTER_TROUBLE_S: Final = 1.0
-_MEMBERS: Final = {"jobs": "job", "events": "event", "logs": "line", "metrics": "metrics"}
-"""The member of a message that holds the item, by the kind of topic."""
+_MEMBERS: Final = {"events": "event", "logs": "line", "metrics": "metrics"}
+"""The member of a message that holds the item, by the kind of topic; of `jobs` the item says it."""
 
 
 async def follow_one(service: Service, job_id: str, make: Callable[[Watch], JobFeed]) -> AsyncGenerator[bytes]:
@@ -75,9 +75,9 @@ def job_feed(service: Service, watch: Watch, topic: Topic, positions: Mapping[by
     return LineFeed(service, watch, Selection(topic.job_id), position)
 
 
-def topic_item(topic: Topic, data: bytes) -> bytes:
+def topic_item(topic: Topic, item: Item) -> bytes:
     """An item as a message of a stream over topics."""
-    return f'{{"topic":"{topic.name}","{_MEMBERS[topic.kind]}":'.encode() + data + b"}"
+    return f'{{"topic":"{topic.name}","{_MEMBERS.get(topic.kind, item.name)}":'.encode() + item.data + b"}"
 
 
 def topic_end(topic: Topic, end: End) -> bytes:
@@ -146,7 +146,7 @@ class _Many:
         told = []
         for item in items:
             self._positions[at] = item.position
-            told.append(message(topic_item(topic, item.data), id_=self._cursor()))
+            told.append(message(topic_item(topic, item), id_=self._cursor()))
         self._positions[at] = feed.position
         if feed.end is not None:
             told.append(message(topic_end(topic, feed.end), id_=self._cursor()))

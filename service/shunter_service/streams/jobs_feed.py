@@ -1,4 +1,4 @@
-"""All jobs of a project as a feed: each that is new or has changed, as it is by then.
+"""All jobs of a project as a feed: each that is new or has changed, as it is by then, and each that was deleted.
 
 A position is a moment of the database's clock in microseconds. Behind one that is not long ago come the changes that
 the process holds; behind another the store is asked. A change may be told again, since what was changed at a moment is
@@ -15,7 +15,7 @@ from shunter_store.job_changes import Moment
 from sqlalchemy import Connection
 
 from shunter_service.context import Service
-from shunter_service.project_watch import OVERLAP_S, ProjectWatch, all_json
+from shunter_service.project_watch import OVERLAP_S, ProjectWatch, news_of
 from shunter_service.streams.feeds import Batch, End, Item
 
 _PAGE: Final = 200
@@ -46,7 +46,7 @@ class JobsFeed:
                 found = changes[:_PAGE]
                 self._next += len(found)
                 self.position = max([self.position, *(change.at_us for change in found)])
-                return [Item(max(self.position, change.at_us), "job", change.data) for change in found]
+                return [Item(max(self.position, change.at_us), *change.news) for change in found]
             self._next = self._watch.behind
             self._catching_up = CatchingUp(self._service, self._watch.project, self.position)
         batch = await self._catching_up.read()
@@ -72,13 +72,14 @@ class CatchingUp:
     def _read(self, conn: Connection) -> Batch:
         rows, progress = job_changes.changed(conn, self._project, self._after, _PAGE)
         items = []
-        for row, data in zip(rows, all_json(rows, progress), strict=True):
+        for row in rows:
             self._position = max(self._position, int(row.updated_at.timestamp() * 1e6))
-            items.append(Item(self._position, "job", data))
+            items.append(Item(self._position, *news_of(row, progress.get(row.id))))
         if len(rows) == _PAGE:
             self._after = (rows[-1].updated_at.timestamp(), rows[-1].id)
             return Batch(items, self._position, ended=False)
         told = {row.id for row in rows}
         running = [id_ for id_ in job_changes.running(conn, self._project) if id_ not in told]
-        items += [Item(self._position, "job", data) for data in all_json(*job_changes.of(conn, running))]
+        others, progress = job_changes.of(conn, running)
+        items += [Item(self._position, *news_of(row, progress.get(row.id))) for row in others]
         return Batch(items, self._position, ended=True)
