@@ -16,6 +16,7 @@ from shunter_store import activity
 from shunter_store.database import Database
 from shunter_store.objects import ObjectStore
 from shunter_store.paces import StorePacer
+from shunter_store.pairs import Past
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor
@@ -23,6 +24,7 @@ from shunter_workers.applying import Applier
 from shunter_workers.channels.wiring import channel_duties, keys_for
 from shunter_workers.claiming import Claimer
 from shunter_workers.duties.collector import Collector
+from shunter_workers.duties.forecaster import Forecaster
 from shunter_workers.duties.forgetter import Forgetter
 from shunter_workers.duties.pruner import Pruner
 from shunter_workers.duties.relay import Relay
@@ -150,6 +152,7 @@ def hire(settings: WorkerSettings, app: Celery, database: Database, deployment: 
         Duty("collector", Collector(database, settings.objects_url).work),
         Duty("forgetter", Forgetter(database).work),
         Duty("snapshot", Snapshot(database, registry).work),
+        Duty("forecaster", Forecaster(database).work),
     ]
     witness = Witness(database, settings.epoch_file)
     duties.append(Duty("epoch", witness.advance))
@@ -189,6 +192,8 @@ def make_stepper(
             offers,
             unreachable_after_s=settings.timing.unreachable_after_s,
             objects=ObjectStore(settings.objects_url),
+            past=Past(database, wanted=settings.correct_predictions),
+            price_tolerance=settings.price_tolerance,
         ),
         actor=Actor(registry, accounts, origin, keys_for(registry, database, origin.secret)),
         applier=Applier(deployment, origin.secret),
