@@ -25,12 +25,11 @@ from shunter_store.tables import job_due, nodes, slots
 from shunter_store.tables import jobs as jobs_table
 from shunter_workers import deciding, settling
 from shunter_workers.accounts import Accounts
-from shunter_workers.deciding import decide
-from shunter_workers.decisions import Act, Close, Settle
+from shunter_workers.applying import Applier
+from shunter_workers.decisions import Close, Release, Settle
 from shunter_workers.duties import reaper, scanner
 from shunter_workers.states import closing, ends, provisioning, queued, recovering, running, starting
 from shunter_workers.states import gang as gang_states
-from shunter_workers.stepping import Stepper
 from sqlalchemy import Connection, bindparam, false, func, null, select, update
 
 Patch = pytest.MonkeyPatch
@@ -97,17 +96,16 @@ def _leaves_no_hint(patch: Patch) -> None:
 
 
 def _creates_before_the_intent(patch: Patch) -> None:
-    async def step(self: Stepper, claim: Claim) -> Any:
-        view = await self.observer.look(claim)
-        decision = decide(view, claim.claimed_at)
-        if isinstance(decision, Act):
-            act, writes = decision, list(decision.writes)
-            result = await self.actor.act(act.action, view, 20.0)
-            await self.database.awrite(lambda conn: self.applier.commit_intent(conn, claim, view, writes))
-            decision = settling.settle(view, act, result, claim.claimed_at)
-        return await self._apply(claim, view, decision)
+    commit, apply = Applier.commit_intent, Applier.apply
+    late: list[tuple[Any, ...]] = []
 
-    patch.setattr(Stepper, "_step", step)
+    def applying(self: Applier, conn: Connection, claim: Claim, view: Any, settled: Any) -> Any:
+        if late:
+            commit(self, conn, *late.pop())
+        return apply(self, conn, claim, view, settled)
+
+    patch.setattr(Applier, "commit_intent", lambda self, conn, *one: late.append(one))
+    patch.setattr(Applier, "apply", applying)
 
 
 def _tells_events_afterwards(patch: Patch) -> None:
@@ -208,6 +206,24 @@ def _counts_the_cost_of_closed_rows_on(patch: Patch) -> None:
     patch.setattr(ledger, "_COST", cost.where(nodes.c.job_id == bindparam("job")))
 
 
+# --- the reaper ------------------------------------------------------------------------------------------------------
+
+
+def _reaps_at_first_sight(patch: Patch) -> None:
+    patch.setattr(reaper, "SCANS_TO_BE_SURE", 1)
+    patch.setattr(reaper.Reaper, "_recorded", lambda self, conn: set())
+
+
+def _knows_nodes_by_name(patch: Patch) -> None:
+    original = reaper.Reaper._sure_strangers
+
+    async def sure_strangers(self: Any, rows: Any, views: Any) -> Any:
+        names = {row.token for row in rows}
+        return await original(self, rows, [view for view in views if view.token not in names])
+
+    patch.setattr(reaper.Reaper, "_sure_strangers", sure_strangers)
+
+
 # --- gangs -----------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +244,16 @@ def _takes_silence_for_failure(patch: Patch) -> None:
     patch.setitem(deciding.BY_STATE, State.RUNNING, decide_running)
 
 
+def _replaces_nodes_that_run(patch: Patch) -> None:
+    original = ends._recover
+
+    def recover(view: Any, now: Any, *args: Any, **named: Any) -> Settle:
+        settled = original(view, now, *args, **named)
+        return Settle(settled.change, [Release([one.id for one in view.members], "lost")], settled.memory)
+
+    patch.setattr(ends, "_recover", recover)
+
+
 def _starts_the_same_generation_again(patch: Patch) -> None:
     patch.setattr(gang_states, "next_generation", lambda view, members: view.job.generation)
 
@@ -240,6 +266,10 @@ def _judges_lost_nodes_before_success(patch: Patch) -> None:
         return Verdict(Outcome.NODE_FAILURE, lost[0].node_id, reason="node_lost") if lost else original(facts)
 
     patch.setattr(gang, "verdict", verdict)
+
+
+def _listens_to_twins(patch: Patch) -> None:
+    patch.setattr(sync, "is_twin", lambda node, request: False)
 
 
 def _overlooks_cancels(patch: Patch) -> None:
@@ -323,10 +353,14 @@ MUTANTS: Final = (
     Mutant("slots are free at terminate and not at proof", _frees_slots_at_terminate, frozenset({2})),
     Mutant("a row that is closed forgets its cost", _forgets_the_cost_of_closed_rows, frozenset({7})),
     Mutant("a row that is closed goes on costing", _counts_the_cost_of_closed_rows_on, frozenset({7})),
+    Mutant("the reaper gives no grace", _reaps_at_first_sight, frozenset({4})),
+    Mutant("the reaper knows nodes by name", _knows_nodes_by_name, frozenset({2})),
     Mutant("a node is taken for ready that never booted", _starts_what_never_booted, frozenset({1, 5})),
     Mutant("silence is taken for failure", _takes_silence_for_failure, frozenset({4})),
+    Mutant("nodes are replaced while they run", _replaces_nodes_that_run, frozenset({3})),
     Mutant("a gang is started twice under one generation", _starts_the_same_generation_again, frozenset({1, 3, 5})),
     Mutant("a lost node counts for more than a success", _judges_lost_nodes_before_success, frozenset({3, 4, 5})),
+    Mutant("twins are listened to", _listens_to_twins, frozenset({3})),
     Mutant("a cancel is overlooked", _overlooks_cancels, frozenset({5})),
     Mutant("a success that came before the cancel is overlooked", _cancels_what_was_done, frozenset({1, 5})),
     Mutant("checkpoints of any generation are committed", _commits_checkpoints_of_any_generation, frozenset({3})),
