@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import structlog
-from shunter_store import job_lists, watch
+from shunter_store import job_lists
 from shunter_store.database import Database
 from shunter_store.intake import Answer, Offer, accept
 from shunter_store.job_lists import Counts
@@ -22,6 +19,7 @@ from shunter_service.auth import KeyRing
 from shunter_service.exchanges import Exchanges
 from shunter_service.gathering import Gathering
 from shunter_service.job_reading import JobReader, job_reader
+from shunter_service.looking import Lookers
 from shunter_service.settings import ServiceSettings
 from shunter_service.streams.sharing import Sharing
 from shunter_service.tailer import Tailer
@@ -31,8 +29,6 @@ from shunter_service.up import secret_files
 
 _ACCEPTED_AT_ONCE: Final = 8
 """Jobs of one transaction."""
-
-_log = structlog.get_logger("shunter.api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,37 +107,6 @@ def _counter(db: Database) -> Gathering[str, Counts]:
         return [counts[name] for name in projects]
 
     return Gathering(run)
-
-
-@dataclass(slots=True)
-class Lookers:
-    """Notes that somebody looks at a job, so that its nodes report more often; never makes a reader wait."""
-
-    db: Database
-    for_s: float
-    _noted: dict[str, float] = field(default_factory=dict)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def note(self, job_id: str) -> None:
-        """Somebody looks at this job now. Written at most every third of the time that it holds."""
-        now = time.monotonic()
-        if now - self._noted.get(job_id, -self.for_s) < self.for_s / 3:
-            return
-        if len(self._noted) > 10_000:
-            self._noted.clear()
-        self._noted[job_id] = now
-        task = asyncio.create_task(self._write(job_id))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        await asyncio.gather(*self._tasks)
-
-    async def _write(self, job_id: str) -> None:
-        try:
-            await self.db.awrite(lambda conn: watch.touch(conn, job_id, self.for_s))
-        except Exception as error:  # the job may be gone, the database away: nobody waits for this
-            _log.debug("a look was not noted", job=job_id, error=repr(error)[:200])
 
 
 def _signing_key(path: Path) -> bytes:

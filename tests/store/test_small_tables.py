@@ -5,12 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from shunter_store import api_keys, artifacts, bundles, deployment, outbox, providers, watch
+from shunter_schemas.states import Reason
+from shunter_store import api_keys, artifacts, bundles, deployment, outbox, providers, steps, watch
 from shunter_store.database import Database
+from shunter_store.lifecycle import Trigger
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import watches
 from sqlalchemy import update
-from support.store_rows import new_job
+from support.store_rows import advance, claim_job, new_job
 
 
 def test_outputs_are_listed_by_path_and_a_newer_generation_wins(database: Database) -> None:
@@ -50,11 +52,24 @@ def test_the_newest_health_of_a_provider_takes_the_place_of_the_former(database:
     ]
 
 
+def test_only_jobs_that_have_not_ended_can_be_watched(database: Database) -> None:
+    lives, ended = new_job(database).id, new_job(database).id
+    advance(database, ended, Trigger.PLANNED)
+    claim = claim_job(database, ended)
+    stop = steps.Change(Trigger.STOP, reason=Reason.CANCELLED_BY_USER)
+    database.write(lambda conn: steps.apply(conn, claim, stop))
+    advance(database, ended, Trigger.NODES_GONE)
+
+    found = database.read(lambda conn: watch.living(conn, [ended, lives, "job_of_nobody"]))
+
+    assert found == [lives]
+
+
 def test_a_job_is_watched_for_a_while(database: Database) -> None:
     job = new_job(database).id
     before = database.read(lambda conn: watch.is_watched(conn, job))
-    database.write(lambda conn: watch.touch(conn, job, for_s=10))
-    database.write(lambda conn: watch.touch(conn, job, for_s=30))
+    database.write(lambda conn: watch.touch(conn, [job], for_s=10))
+    database.write(lambda conn: watch.touch(conn, [job], for_s=30))
     during = database.read(lambda conn: watch.is_watched(conn, job))
 
     database.write(lambda conn: conn.execute(update(watches).values(until=db_now() - 1)))

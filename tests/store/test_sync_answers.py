@@ -121,7 +121,7 @@ def test_a_node_comes_again_soon_while_things_change(
     set_node(database, node, desired_at=db_now() - age_s)
     advance(database, job.id, *path)
     if watched:
-        database.write(lambda conn: watch.touch(conn, job.id))
+        database.write(lambda conn: watch.touch(conn, [job.id]))
 
     answer = exchange(database, node, pace=PACE)
 

@@ -12,6 +12,7 @@ from shunter_schemas.api import Job, JobCounts, JobDocuments, JobPage, JobPatch
 from shunter_schemas.states import State
 from shunter_store import deletion, documents, job_lists, standings, wishes
 from shunter_store.api_keys import ApiKey
+from shunter_store.lifecycle import is_terminal
 from shunter_store.standings import Standing
 from sqlalchemy import Connection
 
@@ -148,8 +149,9 @@ class JobsController(Controller):
     ) -> Response[Job]:
         """The job. With `wait_s` the answer waits for a change (long poll)."""
         checked_id("job", "job", job_id)
-        service.lookers.note(job_id)
         standing = await _read(service, request.user, job_id)
+        if not is_terminal(standing.row.state):
+            service.lookers.note(job_id)
         if wait_s and after_revision is not None:
             standing = await _wait(service, request.user, standing, _Seen(wait_s, revision=after_revision))
         elif wait_s and if_none_match is not None:
