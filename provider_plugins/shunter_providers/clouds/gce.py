@@ -7,10 +7,9 @@ token is shared by all drivers of an account and kept in memory; libcloud would 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 import requests
@@ -18,7 +17,7 @@ from libcloud.common.base import ConnectionUserAndKey
 from libcloud.common.google import GoogleAuthError, GoogleServiceAcctAuthConnection
 from libcloud.compute.drivers.gce import GCEConnection, GCENodeDriver, GCEResponse
 
-from shunter_providers.clouds.blocking import Words, again_in_s, lost, read
+from shunter_providers.clouds.blocking import Pace, Tokens, Words, again_in_s, lost, read
 from shunter_providers.clouds.faults import Refused, Row, classify
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Fault, ProviderError, Scope
@@ -26,7 +25,6 @@ from shunter_providers.contract import Fault, ProviderError, Scope
 _SCOPE: Final = "https://www.googleapis.com/auth/compute"
 _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
-_RENEW_BEFORE_S: Final = 120.0
 _PAGE: Final = 500
 _HARMLESS: Final = (
     "-",
@@ -53,50 +51,10 @@ class Account(NamedTuple):
         return f"Account({self.email}, {self.project})"
 
 
-class Tokens:
-    """The access token of an account, for all of its threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._token = ""
-        self._renew_at = 0.0
-
-    def current(self, account: Account) -> str:
-        """A token that is good for a while yet; asks for one where there is none.
-
-        Raises:
-            ProviderError: `AUTH`: the account's key is not taken.
-        """
-        with self._lock:
-            if time.monotonic() >= self._renew_at:
-                answer = _sign_in(account)
-                self._token = answer.text("access_token")
-                self._renew_at = time.monotonic() + max(0.0, answer.number("expires_in") - _RENEW_BEFORE_S)
-            return self._token
-
-    def forget(self, token: str) -> None:
-        """That one was refused."""
-        with self._lock:
-            if token == self._token:
-                self._renew_at = 0.0
-
-
-class Pace(Protocol):
-    """How an account's calls are spaced; asked from the thread of a call."""
-
-    def take_turn(self, creates: bool) -> None:
-        """Wait until a call may be made; `creates`: it makes a node."""
-        ...
-
-    def hold_off(self, for_s: float) -> None:
-        """The vendor said to wait."""
-        ...
-
-
 class Gce:
     """The calls of one project, for one call of the contract; not for several threads."""
 
-    def __init__(self, account: Account, tokens: Tokens, pace: Pace) -> None:
+    def __init__(self, account: Account, tokens: Tokens[Account], pace: Pace) -> None:
         self.project = account.project
         self._account = account
         self._tokens = tokens
@@ -251,7 +209,8 @@ class _SignIn(GoogleServiceAcctAuthConnection):
         return connection.request("/o/oauth2/token", method="POST", data=urlencode(request_body), retry_failed=False)
 
 
-def _sign_in(account: Account) -> Fields:
+def sign_in(account: Account) -> Fields:
+    """A new token of the account, as the vendor answers; raises `AUTH` where its key is not taken."""
     where = f"sign-in of {account.email}"
     url = urlsplit(account.auth_url)
     connection: Any = None

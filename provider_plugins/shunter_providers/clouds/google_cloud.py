@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Final, TypeVar
 
 from shunter_providers import catalogue
-from shunter_providers.clouds.gce import Gce, Tokens, failure_of
+from shunter_providers.clouds.blocking import PaceOfLoop, Tokens
+from shunter_providers.clouds.gce import Gce, failure_of, sign_in
 from shunter_providers.clouds.gce_nodes import fate_of, offers_of, order, quotas_of, region_of, view_of
 from shunter_providers.clouds.gce_settings import GoogleCloudOptions, GoogleCloudSettings, account_of
 from shunter_providers.clouds.naming import looks_like, token_of
@@ -36,14 +37,12 @@ from shunter_providers.contract import (
     Scope,
     SelfStop,
 )
-from shunter_providers.pacing import OwnPacer, bucket_of
 from shunter_providers.plugin_settings import read_settings
 from shunter_providers.sync_provider import SyncProvider
 
 _T = TypeVar("_T")
 
 _PACING: Final = (Rate(20, 1.0),)
-_WAITS_AT_MOST_S: Final = 5.0
 _HANDLE: Final = r"[a-z]+(-[a-z]+)+[0-9]+-[a-z]/[a-z][a-z0-9-]{0,62}"
 """Zone and name."""
 _REQUESTS: Final = uuid.UUID("6f0c1f5e-54f8-4f3b-9a44-0f0e1d6c7a52")
@@ -79,8 +78,8 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         object.__setattr__(self, "capabilities", settings.adjusted(self.capabilities))  # of this instance alone
         self._name = instance.name
         credential = settings.credentials.get_secret_value() if settings.credentials else settings.credentials_file
-        self._pace = _PaceOfLoop(instance, f"{credential} {settings.project}")
-        self._tokens = Tokens()
+        self._pace = PaceOfLoop(instance, f"{credential} {settings.project}", _PACING)
+        self._tokens = Tokens(sign_in)
         self._made_at: dict[str, float] = {}
         """Handles of nodes of whose making the operations may not tell yet."""
 
@@ -204,33 +203,6 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         failure = failure_of(operation)
         if failure is not None:
             raise failure
-
-
-class _PaceOfLoop:
-    """The pacer of the instance, which lives in a loop, for the threads of its calls."""
-
-    def __init__(self, instance: Instance, credential: str) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._pacer = instance.pacer or OwnPacer()
-        self._rates = [(bucket_of(instance, credential, rate), rate) for rate in _PACING]
-
-    def take_turn(self, creates: bool) -> None:
-        for bucket, rate in self._rates:
-            if rate.kind == "create" and not creates:
-                continue
-            wait_s = self._in_loop(self._pacer.take_turn(bucket, rate, _WAITS_AT_MOST_S))
-            if wait_s > _WAITS_AT_MOST_S:
-                detail = f"not asked: the account may make {rate.calls} calls in {rate.per_s:g} s"
-                raise ProviderError(Fault.RATE_LIMITED, detail, scope=Scope.ACCOUNT, retry_after_s=wait_s)
-            time.sleep(wait_s)
-
-    def hold_off(self, for_s: float) -> None:
-        for bucket, rate in self._rates:
-            self._in_loop(self._pacer.hold_off(bucket, rate, for_s))
-
-    def _in_loop(self, call: Coroutine[Any, Any, _T]) -> _T:
-        assert self.loop is not None, "calls come through the loop"
-        return asyncio.run_coroutine_threadsafe(call, self.loop).result(2 * _WAITS_AT_MOST_S)
 
 
 def _and_close(client: Gce, work: Callable[[Gce], _T]) -> _T:
