@@ -1,6 +1,7 @@
 """The client for an event loop: `Client`, with `await` before a method and `async for` over an iterator.
 
 Both carry out the same flows and so cannot differ in what they do; the docstrings of `Client` hold here too.
+What is called back (`progress`, `away`, `uploading`) is called on the event loop: it must not block for long.
 """
 
 from __future__ import annotations

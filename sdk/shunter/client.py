@@ -167,7 +167,8 @@ class Client(FleetClient, ReachingClient):
             until: `released`: its nodes are gone and everything it left is stored. `outcome`: how it ends is fixed.
             progress: called with the job at every look, every `poll_s`. True shows it: in a notebook's cell, live on a
                 terminal, as lines elsewhere. Without it the service is asked to answer when the job changes.
-            away: called when the service does not answer, and with None when it is back.
+            away: called when the service has not answered for 2 s and at each failed try from then on, and with None
+                when it is back.
             patience_s: how long the service may be away in one piece.
 
         Raises:

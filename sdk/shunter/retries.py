@@ -114,7 +114,9 @@ class Patience:
         if self._away and lasted_s >= _WORTH_TELLING_S:
             self._told = True
             self._away(Outage(datetime.now(UTC) - timedelta(seconds=lasted_s), error))
-        return self.pause_s()
+        pause_s = self.pause_s()
+        # The next try is no later than when it is worth telling: it would tell late, or not at all.
+        return pause_s if self._told or not self._away else min(pause_s, max(0.01, _WORTH_TELLING_S - lasted_s))
 
     def pause_s(self) -> float:
         """A little, longer each time until the next `reset`."""

@@ -153,6 +153,18 @@ class TestPatience:
         assert 5.0 <= outage.lasted_s < 10.0
         assert end is None
 
+    def test_tries_again_just_when_an_outage_is_worth_telling(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told_at: list[float] = []
+        now_s = 100.0
+        monkeypatch.setattr("time.monotonic", lambda: now_s)
+        monkeypatch.setattr("random.uniform", lambda _least, most: most)
+        patience = Patience(Retries(), 100.0, lambda _outage: told_at.append(now_s))
+
+        for _ in range(8):
+            now_s += patience.bear(GONE)
+
+        assert told_at[0] == pytest.approx(102.0, abs=0.02)
+
     def test_says_nothing_of_a_short_one(self) -> None:
         told: list[Outage | None] = []
         patience = Patience(Retries(), 100.0, told.append)
