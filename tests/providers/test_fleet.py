@@ -169,6 +169,53 @@ def test_a_fleet_that_is_started_again_goes_on_where_time_says_it_is() -> None:
     ]
 
 
+def taken_up(killed: Played, now: float) -> Played:
+    """The agent as the next fleet plays it."""
+    agent = Played(BIRTH, MANNER, now)
+    agent.take_up(json.loads(json.dumps(killed.kept())), now)
+    return agent
+
+
+def test_an_end_that_was_not_heard_is_said_again_by_the_next_fleet() -> None:
+    killed = played()
+    start(killed)
+    exchange(killed, 1.0, "run", generation=3)
+    killed.act(11.5)
+
+    agent = taken_up(killed, 15.0)
+    told = exchange(agent, 15.0, "run", generation=3)
+
+    assert told == ["boot", "done", "drained"]
+    assert said(agent, 16.0).status.phase == "drained"
+
+
+def test_what_was_heard_is_not_said_again_by_the_next_fleet() -> None:
+    killed = played()
+    start(killed)
+    exchange(killed, 1.0, "run", generation=3)
+    killed.act(11.5)
+    killed.uploads.clear()
+    exchange(killed, 12.0, "run", generation=3)
+
+    agent = taken_up(killed, 15.0)
+    told = exchange(agent, 15.0, "run", generation=3)
+
+    assert told == ["boot"]
+
+
+def test_a_stop_under_way_keeps_its_reason_when_the_fleet_is_killed() -> None:
+    killed = played()
+    start(killed)
+    exchange(killed, 1.0, "run", generation=3)
+    exchange(killed, 2.0, "stop", generation=3, reason="cancelled")
+
+    agent = taken_up(killed, 5.0)
+    agent.act(5.0)
+
+    [end] = [record for record in said(agent, 5.0).records if record.type == "stopped"]
+    assert end.data == {"reason": "cancelled"}
+
+
 @asynccontextmanager
 async def server(*replies: bytes) -> AsyncIterator[str]:
     """Gives each connection one reply of these for each request, then hangs up."""

@@ -28,6 +28,9 @@ from support.fleets import end_fleets
 from support.waiting import wait_until
 
 _LOOPBACK = "127.0.0.1"
+_EVENTS = 500
+"""As many the API gives at once."""
+_NO_REUSE = httpx.Limits(max_keepalive_connections=0)
 TERMINAL = {"succeeded", "failed", "cancelled"}
 
 
@@ -52,6 +55,8 @@ class ControlPlane:
     port: int = 0
     address: str = _LOOPBACK
     """Where the API listens; nodes on hosts of their own reach no loopback."""
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60, trust_env=False, limits=_NO_REUSE))
+    """Made once: that takes longer than a request. Each request has a connection of its own."""
     roles: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     # --- processes ---------------------------------------------------------------------------------------------
@@ -124,10 +129,16 @@ class ControlPlane:
         assert answer.status_code == 202, answer.text
 
     def events(self, job_id: str) -> list[dict[str, Any]]:
-        answer = self.http("GET", f"/v1/jobs/{job_id}/events", params={"limit": 500})
-        assert answer.status_code == 200, answer.text
-        items: list[dict[str, Any]] = answer.json()["items"]
-        return items
+        """All of them, the oldest first."""
+        items: list[dict[str, Any]] = []
+        while True:
+            query = {"limit": _EVENTS, "after": items[-1]["seq"] if items else 0}
+            answer = self.http("GET", f"/v1/jobs/{job_id}/events", params=query)
+            assert answer.status_code == 200, answer.text
+            page = answer.json()["items"]
+            items += page
+            if len(page) < _EVENTS:
+                return items
 
     def lines(self, job_id: str) -> list[str]:
         """Everything that the ranks wrote, in order."""
@@ -150,7 +161,7 @@ class ControlPlane:
     def http(self, method: str, path: str, headers: Mapping[str, str] | None = None, **parts: Any) -> httpx.Response:
         key = (self.data_dir / "api-key").read_text().strip()
         sent = {"Authorization": f"Bearer {key}", **(headers or {})}
-        return httpx.request(method, f"{self.url}{path}", headers=sent, timeout=10, trust_env=False, **parts)
+        return self.client.request(method, f"{self.url}{path}", headers=sent, **parts)
 
     @contextmanager
     def database(self) -> Iterator[Database]:
@@ -184,6 +195,7 @@ class ControlPlane:
             for left in folder.remains():
                 processes.send(left, signal.SIGKILL)
         end_fleets(self.data_dir)
+        self.client.close()
 
     def _node_folders(self) -> list[folders.NodeFolder]:
         """Of `local` nodes and of simulated ones."""
@@ -196,7 +208,7 @@ class ControlPlane:
 
     def _is_ready(self) -> bool:
         with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == 200
+            return self.client.get(f"{self.url}/readyz", timeout=2).status_code == 200
         return False
 
 

@@ -14,6 +14,7 @@ class Memory:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
         # A killed process loses nothing by it; a machine that loses power has lost its simulated nodes anyway.
         self._connection.execute("PRAGMA synchronous=OFF")
         self._connection.execute("CREATE TABLE IF NOT EXISTS agents (handle PRIMARY KEY, kept)")

@@ -59,6 +59,7 @@ class Played:
         "_sync_at",
         "_told_step",
         "_turn_at",
+        "_unsaid",
         "_wish",
         "birth",
         "changed",
@@ -75,6 +76,8 @@ class Played:
         self._manner = manner
         self.journal_id = token_hex(8)
         self._journal: deque[tuple[int, bytes]] = deque()
+        self._unsaid: deque[tuple[int, str, int, Mapping[str, Any]]] = deque()
+        """Of the journal the number, type, generation and data of what a fleet that is started again has to say."""
         self._last_seq = 0
         self._acknowledged = 0
         self.part: Part | None = None
@@ -222,6 +225,9 @@ class Played:
         self._acknowledged = max(self._acknowledged, int(answer["acknowledged"]))
         while self._journal and self._journal[0][0] <= self._acknowledged:
             self._journal.popleft()
+        while self._unsaid and self._unsaid[0][0] <= self._acknowledged:
+            self._unsaid.popleft()
+            self.changed = True
         lease = answer.get("lease") or {}
         self._alone_until = _deadline(asked_at, lease.get("expires_in_s"))
         self._stop_at = _deadline(asked_at, lease.get("stop_in_s"))
@@ -269,6 +275,7 @@ class Played:
         self._told_step, self._logged = self.part.first_step - 1, (0, self.part.first_step)
         self.uploads.clear()
         self._record("prepare", self.newest, {"part": "environment", "status": "started"}, now, urgent=False)
+        self.changed = True
 
     def _heed_wish(self, number: int, wish: int, now: float) -> None:
         before, self._wish = self._wish, (number, wish)
@@ -307,6 +314,8 @@ class Played:
         self._journal.append((self._last_seq, json.dumps(record, separators=(",", ":")).encode()))
         if urgent:
             self.changed = True
+            if type_ != "boot":
+                self._unsaid.append((self._last_seq, type_, generation, data))
             if not self._failures:
                 self._sync_at = min(self._sync_at, now)
 
@@ -314,16 +323,31 @@ class Played:
 
     def kept(self) -> dict[str, Any]:
         """What `take_up` needs."""
-        part = None if self.part is None else self.part.as_json()
-        return {"newest": self.newest, "phase": self._phase, "began_at": self._began_at, "part": part}
+        return {
+            "newest": self.newest,
+            "phase": self._phase,
+            "began_at": self._began_at,
+            "part": None if self.part is None else self.part.as_json(),
+            "stop_reason": self._stop_reason,
+            "unsaid": [said for _, *said in self._unsaid],
+        }
 
     def take_up(self, kept: Mapping[str, Any], now: float) -> None:
-        """Go on as the agent that said `kept`: its ranks trained on meanwhile. Its journal begins anew."""
+        """Go on as the agent that kept this: its ranks trained on meanwhile. Its journal begins anew.
+
+        What may not have been heard is said once more; what waited to be stored is lost.
+        """
         self.newest, self._began_at = int(kept["newest"]), float(kept["began_at"])
         self._phase = str(kept["phase"])
+        if (journal := kept.get("journal")) is not None:  # one that was heard to its end goes on
+            self.journal_id, self._last_seq, self._acknowledged = journal["id"], journal["seq"], journal["seq"]
+            self._journal.clear()
+        for type_, generation, data in kept.get("unsaid", ()):
+            self._record(type_, generation, data, now)
         if kept["part"] is None:
             return
         self.part = part = read_part(kept["part"])
+        self._told_step, self._logged = part.first_step - 1, (0, part.first_step)
         if self._phase == "preparing":
             self._turn_at = part.begins_at
         elif self._phase == "running":
@@ -331,7 +355,7 @@ class Played:
             self._told_step = part.steps_at(now, self._manner.step_s)
             self._logged = (0, self._told_step + 1)
         elif self._phase in ("stopping", "ended"):
-            self._phase, self._turn_at, self._stop_reason = "stopping", now, "stopped"
+            self._turn_at, self._stop_reason = now, str(kept.get("stop_reason", "stopped"))
 
 
 def _deadline(asked_at: float, granted_s: float | None) -> float:

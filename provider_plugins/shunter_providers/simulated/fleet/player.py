@@ -91,6 +91,7 @@ class Player:
                     break
                 agent.act(self._now())
             if agent.wants_to_sync(self._now()):
+                self._remember(agent)
                 await self._exchange.sync(agent, line)
                 agent.act(self._now())
         except Exception as error:  # an agent that stumbles goes on at its next turn, and the others are not disturbed
@@ -144,6 +145,12 @@ class Player:
     def _join(self, agent: Played) -> None:
         self._agents[agent.birth.handle] = agent
         self._await_turn(agent)
+
+    def _remember(self, agent: Played) -> None:
+        """Before it is told: a fleet that is started again must know what this one has said."""
+        if agent.changed and agent.part is not None:
+            self._memory.write({agent.birth.handle: agent.kept()}, ())
+            agent.changed = False
 
     def _keep(self, ended: list[str]) -> None:
         for handle in self._gone:  # it left; its node stands idle until the cloud ends it
