@@ -78,7 +78,7 @@ def checked_id(kind: str, prefix: str, text: str) -> str:
 
 def last_seen(header: str | None, query: int) -> int:
     """Where a stream goes on: `Last-Event-ID` when it is a number, else the query parameter."""
-    return int(header) if header is not None and header.isascii() and header.isdigit() else query
+    return min(int(header), LARGEST) if header is not None and header.isascii() and header.isdigit() else query
 
 
 @lru_cache(maxsize=256)

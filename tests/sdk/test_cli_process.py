@@ -141,7 +141,7 @@ def test_help_is_quick_since_it_loads_no_client() -> None:
 
     assert "submit" in help_text
     assert {"httpx", "pydantic", "pathspec", "shunter.client"}.isdisjoint(loaded)
-    assert took_s < 5, "a loose bound for a busy machine; it takes about 0.2 s"
+    assert took_s < 20, "a loose bound for a busy machine; it takes about 0.2 s"
 
 
 def test_roles_take_their_own_options() -> None:

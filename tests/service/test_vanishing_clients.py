@@ -14,7 +14,8 @@ from support.event_streams import eventually, following
 from support.service_app import App, served_app
 from support.store_rows import new_job
 
-GONE_WITHIN_S = 5.0
+GONE_WITHIN_S = 25.0
+"""It takes well under 5 s; the rest is for a busy machine. A client that hangs is cut off after 60 s."""
 
 
 @pytest.fixture

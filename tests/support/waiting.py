@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(predicate: Callable[[], object], *, description: str, timeout_s: float = 10.0) -> None:
+def wait_until(predicate: Callable[[], object], *, description: str, timeout_s: float = 30.0) -> None:
     """Return as soon as `predicate()` is true; fail with `description` when it is not in time."""
     deadline = time.monotonic() + timeout_s
     while not predicate():
