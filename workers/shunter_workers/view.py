@@ -41,6 +41,8 @@ class Memory:
     """In a row, in this attempt."""
     silent_since: float | None = None
     """While stopping: since when no node answers."""
+    asks: Sequence[int] = ()
+    """Generations that ended since a rank asked to be started again, and that had saved nothing by then."""
     pausing: int = 0
     """The generation that was told to stop for a pause; 0: none."""
     moving: int = 0
@@ -68,6 +70,7 @@ class Memory:
             "not_before": self.not_before,
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
+            "asks": list(self.asks),
             "pausing": self.pausing,
             "moving": self.moving,
             "paused_at": self.paused_at,

@@ -16,7 +16,8 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.assignments import STOP_GRACE_S
-from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop
+from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop, wait
+from shunter_workers.states import asking
 from shunter_workers.states.avoiding import avoiding
 from shunter_workers.states.shrinking import shrunk, smaller_plan
 from shunter_workers.view import View, after, seconds_until, soonest
@@ -114,7 +115,7 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
     if full:
         return _lose_nodes(view, now, full, DISK_FULL, f"full: {verdict.message}")
     if verdict.outcome is Outcome.NODE_FAILURE:
-        return lose(view, now, verdict.reason, verdict.message)
+        return _start_again(view, now, verdict) or lose(view, now, verdict.reason, verdict.message)
     if verdict.outcome is Outcome.STOPPED:
         # Nobody asked for it: the node was alone until its lease ended, or reached the limit that it carries.
         return stop_at_limit(view, now) or lose(view, now, verdict.reason or "stopped", verdict.message)
@@ -176,6 +177,24 @@ def stop_for_user_failure(view: View) -> Decision | None:
     if view.job.user_restarts < view.document.recovery.user_restarts or smaller_plan(view) is not None:
         return None
     return stop(_USER_REASONS.get(view.verdict.reason, Reason.USER_ERROR), view.verdict.message)
+
+
+def _start_again(view: View, now: datetime, verdict: Verdict) -> Decision | None:
+    """What a program asks for that ends with exit code 75, unless it has asked in vain; None: it did not."""
+    if not asking.asks(view):
+        return None
+    asks = asking.in_vain(view)
+    if len(asks) < asking.IN_VAIN:
+        decision = lose(view, now, verdict.reason, verdict.message)
+        return replace(decision, memory={**(decision.memory or view.memory.as_json()), "asks": asks})
+    if asking.still_stores(view, now):
+        return wait(soonest(asking.STORED_WITHIN_S, next_limit_s(view, now)))
+    told = f"{verdict.message}\nit did so {len(asks)} times in a row, and saved no checkpoint in between"
+    spent = view.job.user_restarts
+    if spent >= view.document.recovery.user_restarts:
+        return stop(Reason.USER_ERROR, told)
+    decision = _recover(view, now, {"user_restarts": spent + 1}, str(Reason.USER_ERROR), told, times=spent)
+    return replace(decision, memory={**(decision.memory or view.memory.as_json()), "asks": []})
 
 
 def _user_failure(view: View, verdict: Verdict, now: datetime) -> Decision:

@@ -1,0 +1,73 @@
+"""A program that ends with exit code 75 asks to be started again; one that never saves anything asks in vain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from shunter_schemas.states import Reason, State
+from shunter_store.checkpoints import CheckpointRow
+from shunter_store.lifecycle import Trigger
+from shunter_workers.deciding import decide
+from shunter_workers.decisions import Settle
+from shunter_workers.view import Memory
+from support.views import NOW, ago, document, job, node, node_failure, view
+
+ASKED = "rank 0 exited with code 75 (asks to be started again), though nothing here stopped it"
+
+
+def decided(
+    asks: tuple[int, ...], *, saved_in: int | None = None, ended_s: float = 0.0, drained: bool = True, **parts: Any
+) -> Settle:
+    """What becomes of a job whose generation 5 asks, after these did."""
+    row = job(State.RUNNING, document(**parts), memory=Memory(asks=asks), generation=5)
+    facts = replace(
+        node_failure(node(), "interrupted", ASKED), exit_code=75, ended_at=ago(ended_s), drained=drained, member=True
+    )
+    checkpoint = None
+    if saved_in is not None:
+        checkpoint = CheckpointRow("job_1", saved_in, 10, [], {}, 7, NOW, None)
+    decision = decide(view(row, node(), parts=[facts], checkpoint=checkpoint), NOW)
+    assert isinstance(decision, Settle)
+    return decision
+
+
+@pytest.mark.parametrize(
+    ("before", "saved_in", "after"),
+    [((), None, [5]), ((4,), None, [4, 5]), ((3, 4), 3, [4, 5]), ((3, 4), 5, []), ((), 2, [5])],
+)
+def test_it_is_started_again_and_remembered_unless_it_saved(
+    before: tuple[int, ...], saved_in: int | None, after: list[int]
+) -> None:
+    decision = decided(before, saved_in=saved_in)
+
+    assert decision.change.trigger is Trigger.NODE_LOST
+    assert decision.change.set["node_recoveries"] == 1
+    assert decision.memory is not None
+    assert decision.memory["asks"] == after
+
+
+def test_the_third_time_in_a_row_without_a_checkpoint_is_the_programs_own_failure() -> None:
+    decision = decided((3, 4), saved_in=2)
+
+    assert (decision.change.trigger, decision.change.reason) == (Trigger.STOP, Reason.USER_ERROR)
+    assert decision.change.message == f"{ASKED}\nit did so 3 times in a row, and saved no checkpoint in between"
+
+
+def test_what_its_last_start_saved_is_waited_for_before_that_is_said() -> None:
+    waits = decided((3, 4), drained=False, ended_s=10.0)
+    no_longer = decided((3, 4), drained=False, ended_s=61.0)
+
+    assert waits.only_waits
+    assert waits.change.next_in_s is not None
+    assert no_longer.change.reason is Reason.USER_ERROR
+
+
+def test_a_document_that_restarts_after_the_programs_own_failures_does_so_after_this_one() -> None:
+    decision = decided((3, 4), recovery={"user_restarts": 1})
+
+    assert decision.change.trigger is Trigger.NODE_LOST
+    assert decision.change.set == {"user_restarts": 1}
+    assert decision.memory is not None
+    assert decision.memory["asks"] == []
