@@ -22,6 +22,10 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "local": "this machine",
     "simulated": "itself, with bare nodes and with real agents",
     "ssh": "real sshd on hosts in network namespaces",
+    "coreweave": "the fake of the kube API with nodes labelled as CKS labels them, the whole kit; not verified: the "
+    "labels of GPU models, and the ids of instances other than H100",
+    "kubernetes": "a stateful fake of the kube API over HTTP with a scheduler and strict fields, the whole kit; jobs "
+    "with real agents; kmock",
     "digitalocean": "a stateful fake of its API v2 over HTTP, the whole kit; not verified: its words for want of "
     "money, and that root's password does not ask to be changed",
     "aws": "a stateful fake of EC2's query API over HTTP that checks signatures, the whole kit",

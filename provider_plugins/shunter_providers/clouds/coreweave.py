@@ -59,7 +59,7 @@ class CoreweaveSettings(KubernetesSettings):
     environment: Mapping[str, str] = Field(default_factory=lambda: dict(_NCCL))
     """Variables of every container; by default what CoreWeave says NCCL needs on InfiniBand."""
     rdma_resource: str = "rdma/ib"
-    """The same for InfiniBand and RoCE."""
+    """What pods of whole nodes ask for, on InfiniBand and on RoCE."""
     region: str = Field(default="CoreWeave", min_length=1)
     jurisdictions: Mapping[str, Country] = Field(default_factory=lambda: dict(_REGIONS))
     spot_labels: Mapping[LabelKey, LabelValue] = Field(default_factory=dict)

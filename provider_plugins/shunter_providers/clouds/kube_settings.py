@@ -67,6 +67,7 @@ class KubernetesSettings(CloudSettings):
     server: str = Field(default="", pattern=r"^(https?://.+)?$")
     """Address of the API, for use with `token` or `token_file`, instead of a kubeconfig."""
     token: SecretStr | None = None
+    """A bearer token, best a service account's with the rights of `deploy/kubernetes/rights.yaml`."""
     token_file: str = ""
     """A file that somebody keeps fresh; it is read every minute."""
     ca_file: str = ""
@@ -81,6 +82,7 @@ class KubernetesSettings(CloudSettings):
     service_account: NameOrNone = ""
     """Empty: the namespace's default. Its token is not mounted unless `mounts_token` says so."""
     mounts_token: bool = False
+    """Whether programs of jobs may act on the cluster as the service account."""
     run_as_user: int | None = Field(default=None, ge=1, le=2**31 - 1)
     """A user id that is not root, with no capability at all, as the Pod Security Standard `restricted` demands.
     None: the image's user."""
@@ -99,6 +101,7 @@ class KubernetesSettings(CloudSettings):
     annotations: Mapping[LabelKey, str] = Field(default_factory=dict)
     """More annotations of the pods."""
     priority_class: NameOrNone = ""
+    """Empty: the cluster's default."""
     scheduler: NameOrNone = ""
     """Another scheduler than the cluster's own."""
     queue: NameOrNone = ""
@@ -108,6 +111,7 @@ class KubernetesSettings(CloudSettings):
     """How long a pod that is evicted may take to save and go."""
 
     gpu_resource: str = Field(default="nvidia.com/gpu", min_length=1)
+    """What nodes call their GPUs, such as `amd.com/gpu`."""
     rdma_resource: str = ""
     """What a pod of a whole node asks for to be on the fast network, such as `rdma/ib`; nodes that have it are joined
     by `rdma`."""
@@ -124,6 +128,7 @@ class KubernetesSettings(CloudSettings):
     type_label: LabelKey = "node.kubernetes.io/instance-type"
     """The label that tells kinds of nodes apart; nodes without it go by the product of their GPU."""
     region_label: LabelKey = "topology.kubernetes.io/region"
+    """The label of a node's region, which `placement.regions` names."""
     region: str = Field(default="cluster", min_length=1)
     """What the region of nodes without that label is called."""
     jurisdictions: Mapping[str, Country] = Field(default_factory=dict)
