@@ -18,6 +18,7 @@ _RTX: Final = re.compile(
     re.IGNORECASE,
 )
 _WORKSTATION: Final = re.compile(r"(?<![A-Z0-9])A(?P<number>[456]\d00)(?![0-9])", re.IGNORECASE)
+_OTHERS: Final = re.compile(r"[^a-z0-9]+")
 _GB: Final = re.compile(r"(\d+) ?GB", re.IGNORECASE)
 
 
@@ -33,6 +34,18 @@ def gpu_model(name: str) -> str:
     if found := _WORKSTATION.search(name):
         return f"RTX-A{found['number']}"
     return re.sub(r"[\s_]+", "-", name.strip())
+
+
+def is_of(model: str, shown: str) -> bool:
+    """Whether a GPU that NVIDIA's tool calls `shown` is of a model as an offer names it: its words come in their order,
+    whatever stands between them (an `RTX-4000-Ada` shows itself as `NVIDIA RTX 4000 SFF Ada Generation`)."""
+    letters, at = _OTHERS.sub("", shown.lower()), 0
+    for word in _OTHERS.split(model.lower()):
+        at = letters.find(word, at)
+        if at < 0:
+            return False
+        at += len(word)
+    return True
 
 
 def memory_gib(name: str) -> float | None:

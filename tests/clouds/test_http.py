@@ -10,7 +10,7 @@ from shunter_providers.clouds.faults import COMMON, Refused, Row, classify, retr
 from shunter_providers.clouds.http import Api, CloudHttp
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Fault, Instance, ProviderError, Rate, Scope
-from shunter_providers.gpu_names import gpu_model, memory_gib
+from shunter_providers.gpu_names import gpu_model, is_of, memory_gib
 from shunter_providers.pacing import OwnPacer
 from shunter_providers.testing import CloudFault, Reply, Request, Route, WireCloud
 
@@ -225,3 +225,21 @@ def test_a_list_that_is_not_there_is_not_an_empty_one() -> None:
 )
 def test_a_gpu_has_one_name_whatever_the_vendor_calls_it(name: str, model: str, memory: float | None) -> None:
     assert (gpu_model(name), memory_gib(name)) == (model, memory)
+
+
+@pytest.mark.parametrize(
+    ("model", "shown", "fits"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("RTX-4090", "NVIDIA GeForce RTX 4090", True),
+        ("RTX-A6000", "NVIDIA RTX A6000", True),
+        ("RTX-4000-Ada", "NVIDIA RTX 4000 SFF Ada Generation", True),
+        ("H100", "NVIDIA A100-SXM4-80GB", False),
+        ("RTX-4000-Ada", "NVIDIA RTX A4000", False),
+        ("L40S", "NVIDIA L40", False),
+        ("H100", "", False),
+        ("", "NVIDIA L40", True),
+    ],
+)
+def test_a_gpu_is_of_a_model_whose_words_it_shows_in_their_order(model: str, shown: str, fits: bool) -> None:
+    assert is_of(model, shown) is fits

@@ -5,13 +5,13 @@ Pure. What nodes say is data of strangers: it is cleaned before it goes into a m
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from shunter_providers.gpu_names import is_of
 from shunter_schemas.muster import Muster, Reach
 from shunter_schemas.node_sync import Phase
 from shunter_store.clocks import ahead
@@ -185,7 +185,7 @@ def _gpu_lie(view: View, node: NodeRow, boot: Mapping[str, Any], offer: Mapping[
     if len(found) < needed:
         return f"{len(found)} GPUs of {needed}"
     model, memory_gib = str(offer.get("gpu_model") or ""), float(offer.get("gpu_memory_gib") or 0.0)
-    others = [gpu for gpu in found if _letters(model) not in _letters(str(gpu.get("name")))]
+    others = [gpu for gpu in found if not is_of(model, str(gpu.get("name")))]
     if others and not view.plan.shared_host:
         return f"a {others[0].get('name')} instead of a {model}"
     small = [gpu for gpu in found if float(gpu.get("memory_gib") or 0.0) < SHORT_OF_MEMORY * memory_gib]
@@ -201,7 +201,3 @@ def _disk_lie(view: View, boot: Mapping[str, Any]) -> str | None:
     if isinstance(wanted, int | float) and isinstance(free, int | float) and free < wanted:
         return f"{free:g} GiB of disk are free, {wanted:g} needed"
     return None
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

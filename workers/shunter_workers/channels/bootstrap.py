@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shunter_providers.contract import Launch, Offer
+from shunter_providers.gpu_names import is_of
 from shunter_providers.ssh.calling import HostSide
 from shunter_providers.ssh.judging import acceptance_faults
 
@@ -103,7 +104,7 @@ def gpu_faults(found: Sequence[Mapping[str, Any]], needs: Needs) -> list[str]:
             return [f"it has no GPU {', '.join(map(str, lacking))}: nvidia-smi shows {len(shown)}"]
     elif len(shown) < offer.gpus:
         return [f"{offer.gpus} GPUs were offered, nvidia-smi shows {len(shown)}"]
-    others = sorted({name for name in shown.values() if _letters(offer.gpu_model or "") not in _letters(name)})
+    others = sorted({name for name in shown.values() if not is_of(offer.gpu_model or "", name)})
     return [f"{offer.gpu_model} was offered, it has {', '.join(others)}"] if others and not needs.slot_indices else []
 
 
@@ -137,7 +138,3 @@ def _source(content: bytes) -> dict[str, str]:
 
 def _inline(content: bytes) -> dict[str, str]:
     return {"content": base64.b64encode(content).decode()}
-
-
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
