@@ -12,6 +12,7 @@ from shunter_providers.clouds.coreweave import CoreweaveProvider
 from shunter_providers.contract import Instance, Launch, OfferQuery, Provider
 from shunter_providers.testing import CloudConformance, Unpaced, WireCloud, make_intent
 from shunter_schemas.ids import new_deployment_id
+from support.clouds.coreweave import CoreweaveCluster, h100
 from support.clouds.kube_scheduler import node
 from support.clouds.kubernetes import KubernetesCluster
 
@@ -23,28 +24,9 @@ def coreweave(cluster: WireCloud, **settings: Any) -> CoreweaveProvider:
     return CoreweaveProvider(Instance("coreweave", "coreweave", chosen, pacer=Unpaced()))
 
 
-def h100(name: str, fabric: str, region: str = "US-EAST-04A", **labels: str) -> dict[str, Any]:
-    """A node as CKS labels it."""
-    shown = {
-        "gpu.nvidia.com/class": "H100_NVLINK_80GB",
-        "gpu.nvidia.com/vram": "80",
-        "backend.coreweave.cloud/fabric": fabric,
-        "backend.coreweave.cloud/flavor": "infiniband",
-        **labels,
-    }
-    extended = {"rdma/ib": "1k"}
-    return node(name, "gd-8xh100ib-i128", 128, 2048, gpus=8, region=region, labels=shown, extended=extended)
-
-
-def cluster_of(*nodes: dict[str, Any]) -> KubernetesCluster:
-    cluster = KubernetesCluster(TOKEN)
-    cluster.cluster_nodes = list(nodes)
-    return cluster
-
-
 @pytest.fixture
 def cluster() -> Iterator[KubernetesCluster]:
-    with cluster_of(h100("g1", "f1"), h100("g2", "f2"), h100("g3", "f2")) as running:
+    with CoreweaveCluster(TOKEN, h100("g1", "f1"), h100("g2", "f2"), h100("g3", "f2")) as running:
         yield running
 
 
@@ -54,7 +36,7 @@ class TestCoreweave(CloudConformance):
 
     @pytest.fixture
     def cloud(self) -> Iterator[WireCloud]:
-        with cluster_of(*(h100(f"g{index}", "f1") for index in range(4))) as running:
+        with CoreweaveCluster(TOKEN, *(h100(f"g{index}", "f1") for index in range(4))) as running:
             yield running
 
     @pytest.fixture
@@ -92,7 +74,7 @@ async def test_a_gang_asks_for_the_fast_network_and_stands_in_one_fabric(cluster
 
 
 async def test_spot_pools_have_the_spot_price() -> None:
-    with cluster_of(h100("g1", "f1", pool="cheap"), h100("g2", "f1")) as cluster:
+    with CoreweaveCluster(TOKEN, h100("g1", "f1", pool="cheap"), h100("g2", "f1")) as cluster:
         provider = coreweave(cluster, spot_labels={"pool": "cheap"})
 
         offers = [offer for offer in await provider.offers(OfferQuery()) if offer.gpus == 8]
@@ -103,7 +85,7 @@ async def test_spot_pools_have_the_spot_price() -> None:
 
 async def test_a_kind_without_a_published_price_is_left_out_unless_the_operator_names_one() -> None:
     spain = h100("g1", "f1", region="EU-SOUTH-03B")
-    with cluster_of(spain, node("c1", "turin-gp", 64, 256, region="EU-SOUTH-03B")) as cluster:
+    with CoreweaveCluster(TOKEN, spain, node("c1", "turin-gp", 64, 256, region="EU-SOUTH-03B")) as cluster:
         published, own = coreweave(cluster), coreweave(cluster, prices={"gd-8xh100ib-i128": 51.0})
 
         without, with_price = await published.offers(OfferQuery()), await own.offers(OfferQuery())
@@ -117,7 +99,7 @@ async def test_a_kind_without_a_published_price_is_left_out_unless_the_operator_
 async def test_an_instance_id_that_is_new_has_the_price_of_the_only_one_alike_and_says_so() -> None:
     renamed = h100("g1", "f1")
     renamed["metadata"]["labels"]["node.kubernetes.io/instance-type"] = "gd-8xh100ib-i256"
-    with cluster_of(renamed) as cluster:
+    with CoreweaveCluster(TOKEN, renamed) as cluster:
         provider = coreweave(cluster)
 
         (offer,) = [offer for offer in await provider.offers(OfferQuery()) if offer.gpus == 8]
@@ -142,7 +124,7 @@ async def test_an_instance_id_that_is_new_has_the_price_of_the_only_one_alike_an
     ],
 )
 async def test_a_region_lies_where_the_vendor_says_and_a_new_one_nowhere(region: str, country: str) -> None:
-    with cluster_of(h100("g1", "f1", region=region)) as cluster:
+    with CoreweaveCluster(TOKEN, h100("g1", "f1", region=region)) as cluster:
         provider = coreweave(cluster, prices={"*": 50.0})
 
         places = {offer.jurisdiction for offer in await provider.offers(OfferQuery())}
