@@ -182,6 +182,43 @@ def test_require_proves_a_claim_only_while_it_holds(database: Database) -> None:
         database.write(lambda conn: due.require(conn, claim))
 
 
+def test_a_job_that_is_due_at_once_is_claimed_again_in_the_transaction_that_let_it_go(database: Database) -> None:
+    job = new_job(database)
+    first = claim_one(database, "a")
+
+    def step(conn: Connection) -> due.Claim | None:
+        steps.apply(conn, first, steps.Change(Trigger.PLANNED, next_in_s=0.0, hints=False))
+        return due.claim_again(conn, job.id, owner="a", lease_s=30.0)
+
+    before = hints(database)
+    again = database.write(step)
+
+    assert again is not None
+    assert (again.job_id, again.fence) == (job.id, first.fence + 1)
+    assert database.write(lambda conn: due.claim(conn, owner="b")) == []
+    assert hints(database) == before
+    with pytest.raises(StaleStep):
+        database.write(lambda conn: steps.apply(conn, first, steps.Change()))
+
+
+def test_a_job_that_waits_ended_or_is_held_is_not_claimed_again(database: Database) -> None:
+    waits, held = new_job(database), new_job(database)
+    claims = database.write(lambda conn: due.claim(conn, owner="a", limit=2))
+    its = next(claim for claim in claims if claim.job_id == waits.id)
+    database.write(lambda conn: steps.apply(conn, its, steps.Change(next_in_s=60.0)))
+
+    found = [
+        database.write(lambda conn, id_=id_: due.claim_again(conn, id_, owner="b", lease_s=30.0))  # type: ignore[misc]
+        for id_ in (waits.id, held.id, "job_of_nobody")
+    ]
+
+    assert found == [None, None, None]
+
+
+def hints(database: Database) -> int:
+    return len(database.read(lambda conn: outbox.take(conn, 100)))
+
+
 def plan_of_claim(conn: Connection) -> str:
     ran: list[tuple[str, Any]] = []
     event.listen(conn, "before_cursor_execute", lambda _c, _k, sql, parameters, *_: ran.append((sql, parameters)))

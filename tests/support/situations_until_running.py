@@ -214,6 +214,11 @@ STARTING: list[Row] = [
     ("ranks are coming up", view(job(State.STARTING), node(), up=1), ["wait"]),
     ("every rank is up", view(job(State.STARTING), node(), up=2), ["trainer_up"]),
     (
+        "every rank is up, and from now on a limit counts",
+        view(job(State.STARTING, document(limits={"max_duration_s": 600})), node(), up=2),
+        ["limit node_0", "trainer_up"],
+    ),
+    (
         "it is done before anybody saw it run",
         view(job(State.STARTING), node(), parts=[part(node(), End.DONE)]),
         ["stop done"],

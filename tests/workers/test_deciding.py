@@ -51,8 +51,9 @@ def test_whoever_moves_a_job_on_looks_again_in_its_new_state() -> None:
 
     assert moves
     for change in moves:
-        # What the new state waits for may have come already, and then nothing would wake the job.
-        assert change.trigger is Trigger.NODES_GONE or change.next_in_s is not None
+        # What the new state waits for may have come already, and then nothing would wake the job. (What `running` looks
+        # at `starting` has looked at.)
+        assert change.trigger in (Trigger.NODES_GONE, Trigger.TRAINER_UP) or change.next_in_s is not None
 
 
 def test_a_cancel_stops_a_job_in_every_state_at_once() -> None:

@@ -41,6 +41,7 @@ def _waking(**more: Any) -> Update:
 
 
 _WAKE = _waking()
+_WAKE_ALL = update(job_due).where(job_due.c.next_at > db_now()).values(wake=job_due.c.wake + 1, next_at=db_now())
 _WAKE_AT_URGENCY = _waking(urgency=bindparam("level"))
 
 
@@ -77,6 +78,17 @@ _CLAIM = (
     )
     .returning(job_due.c.job_id, job_due.c.fence, job_due.c.lease_until, job_due.c.urgency, job_due.c.next_at)
 )
+_CLAIM_AGAIN = (
+    update(job_due)
+    .where(job_due.c.job_id == bindparam("job"), job_due.c.lease_owner.is_(None), job_due.c.next_at <= db_now())
+    .values(
+        fence=job_due.c.fence + 1,
+        seen_wake=job_due.c.wake,
+        lease_owner=bindparam("owner"),
+        lease_until=db_now() + seconds("lease_s"),
+    )
+    .returning(job_due.c.fence, job_due.c.lease_until)
+)
 _COUNT = select(func.count()).select_from(job_due).where(*_due(seconds("lease_s")))
 
 
@@ -111,6 +123,24 @@ def claim(conn: Connection, *, owner: str, limit: int = 1, lease_s: float = 30.0
     rows = conn.execute(_CLAIM, {"owner": owner, "limit": limit, "lease_s": lease_s}).all()
     claimed = sorted(rows, key=lambda row: (row.urgency, row.next_at))
     return [Claim(row.job_id, row.fence, row.lease_until - timedelta(seconds=lease_s)) for row in claimed]
+
+
+def claim_again(conn: Connection, job_id: str, *, owner: str, lease_s: float) -> Claim | None:
+    """Take this one job, in the transaction that let go of it, if it is due at once. None: it is not, or it ended.
+
+    It is what `claim` would do a moment later, without a hint, a message and a transaction in between.
+    """
+    row = conn.execute(_CLAIM_AGAIN, {"job": job_id, "owner": owner, "lease_s": lease_s}).one_or_none()
+    return None if row is None else Claim(job_id, row.fence, row.lease_until - timedelta(seconds=lease_s))
+
+
+def wake_all(conn: Connection) -> int:
+    """Make every job due that waits for a moment, and say how many did: the clock that their moments were counted by
+    was set back."""
+    woken = conn.execute(_WAKE_ALL).rowcount
+    if woken:
+        outbox.put(conn)
+    return woken
 
 
 def count_due(conn: Connection, *, lease_s: float = 30.0) -> int:

@@ -9,8 +9,9 @@ from shunter_schemas.states import State
 
 from shunter_store.settings import Pace
 
-SETTLING_S: Final = 30.0
-"""After this long without a change of what is desired, a node that holds or starts need not come every 0.2 s."""
+PATIENCE: Final = 0.1
+"""Of the time that a node has waited already, so much it waits until it asks again: what it adds nobody notices, and a
+thousand nodes that wait for their orders do not ask 5,000 times a second."""
 
 _CHANGING: Final = frozenset({State.QUEUED, State.PROVISIONING, State.STARTING, State.RECOVERING, State.STOPPING})
 
@@ -20,5 +21,5 @@ def next_sync_s(
 ) -> float:
     """Seconds from this answer to the node's next exchange."""
     if desired_phase != Phase.RUN or job_state in _CHANGING:
-        return pace.changing_s if desired_age_s < SETTLING_S else pace.watched_s
+        return max(pace.changing_s, min(pace.watched_s, PATIENCE * desired_age_s))
     return pace.watched_s if watched else pace.quiet_s

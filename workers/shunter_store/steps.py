@@ -52,6 +52,8 @@ class Change:
     events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     moved: Moved | None = None
     """The document changes, and what it was is kept. A wish that changed meanwhile stays."""
+    hints: bool = True
+    """Whether others are told of a job that is due at once. False: whoever applies this claims it again himself."""
 
 
 _MAY_RUN: Final = frozenset({State.STARTING, State.RUNNING, State.RECOVERING})
@@ -108,7 +110,7 @@ def apply(conn: Connection, claim: Claim, change: Change) -> JobRow:
         job = _write(conn, job, change.trigger, values, told)
     if is_terminal(job.state):
         conn.execute(_FORGET, {"job": job.id})
-    elif due_now:
+    elif due_now and change.hints:
         outbox.put(conn)
     return job
 

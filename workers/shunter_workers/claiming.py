@@ -11,8 +11,10 @@ from shunter_store import due
 from shunter_store.database import Database
 from shunter_store.due import Claim
 
-AT_ONCE: Final = 4
+AT_ONCE: Final = 6
 """Steps of one process at the same time; they wait for providers and for the database, not for the processor."""
+LINGER_S: Final = 0.02
+"""While most places are taken: so long a claim waits for more of them, so that a few jobs share one transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +34,14 @@ class Claimer:
         """Also those that have stepped and look for more; a task that nobody holds may vanish."""
         self._claiming = asyncio.Lock()
         self._open = True
+        self._lingers = False
         self.steps = 0
         """Begun so far."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether any step runs."""
+        return bool(self._running)
 
     async def pull(self) -> int:
         """Claim as many jobs as there is room for and begin to step them; returns how many."""
@@ -54,6 +62,12 @@ class Claimer:
 
     async def pull_quietly(self) -> None:
         """`pull` for callers whom nobody waits for."""
+        if len(self._running) > AT_ONCE // 2:
+            if self._lingers:
+                return  # whoever lingers claims for all
+            self._lingers = True
+            await asyncio.sleep(LINGER_S)
+            self._lingers = False
         try:
             await self.pull()
         except Exception:

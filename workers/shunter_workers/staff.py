@@ -38,7 +38,7 @@ from shunter_workers.offers import Offers
 from shunter_workers.owners import owner_name
 from shunter_workers.settings import WorkerSettings, signing_secret
 from shunter_workers.singletons import Duty, Singleton
-from shunter_workers.stepping import Stepper
+from shunter_workers.stepping import IN_A_ROW, Stepper
 from shunter_workers.undertaker import Undertaker
 from shunter_workers.witness import EVERY_S as WITNESS_EVERY_S
 from shunter_workers.witness import Witness
@@ -198,4 +198,6 @@ def make_stepper(
         actor=Actor(registry, accounts, origin, keys_for(registry, database, origin.secret)),
         applier=Applier(deployment, origin.secret),
         lease_s=settings.timing.step_lease_s,
+        owner=owner_name(),
+        in_a_row=IN_A_ROW,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
+from shunter_schemas.states import State
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
 from shunter_workers.states.ends import (
+    hold_to_limits,
     judge_gang,
     lose_useless,
     next_limit_s,
@@ -38,5 +41,16 @@ def decide(view: View, now: datetime) -> Decision:
     if own is not None:
         return own
     if view.gang.all_up:
-        return Settle(Change(trigger=Trigger.TRAINER_UP, next_in_s=0.0))
+        return _run(view, now)
     return wait(soonest(next_limit_s(view, now), next_silence_s(view, now)))
+
+
+def _run(view: View, now: datetime) -> Settle:
+    """`running`, with the limits that count from this moment: no step of their own has to bring them to the nodes."""
+    job = replace(view.job, state=State.RUNNING, started_at=view.job.started_at or now)
+    running = replace(view, job=job)
+    limits = hold_to_limits(running, now)
+    return Settle(
+        Change(trigger=Trigger.TRAINER_UP, next_in_s=next_limit_s(running, now)),
+        limits.writes if isinstance(limits, Settle) else (),
+    )
