@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Text, bindparam, cast, select
 
 from shunter_store.ledger_rows import NodeRow
-from shunter_store.rows import all_of, columns_of
 from shunter_store.tables import nodes
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRow:
+class LiveRow(NamedTuple):
     """A part of `NodeRow`."""
 
     id: str
@@ -31,19 +30,21 @@ class LiveRow:
     condition_reason: str | None
     absent_scans: int
     create_deadline_at: datetime | None
-    addresses: dict[str, str]
+    addresses: Mapping[str, str]
+    """Rows share it: it is not to be changed."""
 
 
 OpenRow: TypeAlias = LiveRow | NodeRow
 """For readers that do not mind."""
 
+_COLUMNS: Final = [*(nodes.c[name] for name in LiveRow._fields[:-1]), cast(nodes.c.addresses, Text)]
 _LIVE: Final = (
-    select(*columns_of(LiveRow, nodes))
+    select(*_COLUMNS)
     .where(nodes.c.instance == bindparam("of_instance"), nodes.c.state != NodeState.GONE)
     .order_by(nodes.c.id)
 )
 _LOCKED: Final = (
-    select(*columns_of(LiveRow, nodes))
+    select(*_COLUMNS)
     .where(nodes.c.id.in_(bindparam("ids", expanding=True)), nodes.c.state != NodeState.GONE)
     .order_by(nodes.c.id)
     .with_for_update(key_share=True)
@@ -52,9 +53,20 @@ _LOCKED: Final = (
 
 def of_instance(conn: Connection, instance: str) -> list[LiveRow]:
     """Every row of a provider instance that is not closed. Locks nothing."""
-    return all_of(LiveRow, conn.execute(_LIVE, {"of_instance": instance}))
+    return _rows(conn.execute(_LIVE, {"of_instance": instance}))
 
 
 def locked(conn: Connection, ids: Collection[str]) -> list[LiveRow]:
     """Those of the rows that are still open, as they are now, until this transaction ends."""
-    return all_of(LiveRow, conn.execute(_LOCKED, {"ids": sorted(ids)})) if ids else []
+    return _rows(conn.execute(_LOCKED, {"ids": sorted(ids)})) if ids else []
+
+
+def _rows(found: Iterable[Any]) -> list[LiveRow]:
+    return [LiveRow._make((*row[:-1], _addresses(row[-1]))) for row in found]
+
+
+@lru_cache(20_000)
+def _addresses(text: str) -> Mapping[str, str]:
+    """Read once: they hardly ever change, and a scan reads those of thousands of nodes."""
+    addresses: dict[str, str] = json.loads(text)
+    return addresses

@@ -14,7 +14,8 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shunter_providers.simulated.entries import Entry
+from shunter_providers.contract import NodeView
+from shunter_providers.simulated.entries import SHOWN, Entry, Shown, view_of
 from shunter_providers.simulated.faults import Counts
 
 _COLUMNS = [column.name for column in fields(Entry)]
@@ -120,6 +121,18 @@ class Page:
         """What a deployment has in an account at a time."""
         where = "WHERE deployment = ? AND account = ? AND gone_at > ? AND preempted_at > ? ORDER BY created_at, handle"
         return self._entries(where, deployment, account, at, at)
+
+    def shown(self, deployment: str, account: str, at: float) -> list[NodeView]:
+        """The same as its cloud shows it: of thousands of nodes a listing reads no more than it tells."""
+        names = ", ".join(SHOWN)
+        where = "WHERE deployment = ? AND account = ? AND gone_at > ? AND preempted_at > ? AND visible_at <= ?"
+        asked = f"SELECT {names} FROM entries {where} ORDER BY created_at, handle"  # noqa: S608  # our own column names
+        return [view_of(Shown(*row), at) for row in self._run(asked, (deployment, account, at, at, at))]
+
+    def were_fewer_than(self, count: int) -> bool:
+        """Whether fewer entries than this were ever made, whatever became of them."""
+        newest = self._run("SELECT max(rowid) FROM entries", ()).fetchone()[0]
+        return (newest or 0) < count
 
     def living(self, at: float) -> list[Entry]:
         """Everything that exists at a time, of all accounts."""

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from shunter_providers.contract import NodeCondition, NodeView
 
 NEVER = 4e9
 """A time that does not come (2096), where SQL wants a number."""
+
+
+class Shown(NamedTuple):
+    """As much of an entry as a listing needs."""
+
+    handle: str
+    token: str
+    kind: str
+    usd_per_hour: float
+    boots_at: float
+    fails: bool
+    preempted_at: float
+    gone_at: float
+
+
+SHOWN: Final = Shown._fields
+_ADDRESSES: Final = {"private": "127.0.0.1", "interface": "lo"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +71,36 @@ class Entry:
 
     def condition(self, at: float) -> NodeCondition:
         """What the cloud says of it."""
-        if not self.exists(at):
-            return NodeCondition.GONE
-        if self.kind == "disk":
-            return NodeCondition.STOPPED
-        if at < self.boots_at:
-            return NodeCondition.PENDING
-        return NodeCondition.FAILED if self.fails else NodeCondition.RUNNING
+        return _condition(self, at)
 
     def view(self, at: float) -> NodeView:
         """As a caller sees it."""
-        condition = self.condition(at)
-        preempted = condition is NodeCondition.GONE and self.preempted_at < self.gone_at
-        return NodeView(
-            handle=self.handle,
-            token=self.token,
-            condition=condition,
-            reason="preempted" if preempted else "left-over disk" if self.kind == "disk" else "",
-            addresses={"private": "127.0.0.1", "interface": "lo"},
-            billed_usd_per_hour=self.usd_per_hour,
-        )
+        return view_of(self, at)
 
     def cost_usd(self, at: float) -> float:
         """What it has cost up to a time: from its creation to its end, by the second."""
         return max(0.0, min(at, self.ends_at) - self.created_at) / 3600.0 * self.usd_per_hour
+
+
+def view_of(entry: Entry | Shown, at: float) -> NodeView:
+    """As a caller sees it."""
+    condition = _condition(entry, at)
+    preempted = condition is NodeCondition.GONE and entry.preempted_at < entry.gone_at
+    return NodeView(
+        handle=entry.handle,
+        token=entry.token,
+        condition=condition,
+        reason="preempted" if preempted else "left-over disk" if entry.kind == "disk" else "",
+        addresses=_ADDRESSES,
+        billed_usd_per_hour=entry.usd_per_hour,
+    )
+
+
+def _condition(entry: Entry | Shown, at: float) -> NodeCondition:
+    if at >= min(entry.gone_at, entry.preempted_at):
+        return NodeCondition.GONE
+    if entry.kind == "disk":
+        return NodeCondition.STOPPED
+    if at < entry.boots_at:
+        return NodeCondition.PENDING
+    return NodeCondition.FAILED if entry.fails else NodeCondition.RUNNING

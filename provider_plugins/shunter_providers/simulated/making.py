@@ -37,7 +37,9 @@ def require_room(settings: SimulatedSettings, page: Page, intent: Intent, at: fl
         ProviderError: `NO_CAPACITY` or `QUOTA`, for the region.
     """
     kind, region = wanted(settings, intent)
-    if market.free_nodes(settings, kind, region, page.taken(at)[kind.name, region.name], at) < 1:
+    all_free = market.free_nodes(settings, kind, region, 0, at)
+    # Thousands of nodes are counted only where they may have filled the region.
+    if not page.were_fewer_than(all_free) and all_free <= page.taken(at)[kind.name, region.name]:
         raise ProviderError(Fault.NO_CAPACITY, f"no {kind.name} left in {region.name}", scope=Scope.REGION)
     if settings.quota_gpus is None:
         return

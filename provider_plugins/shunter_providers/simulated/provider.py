@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from shunter_providers import contract
 from shunter_providers.contract import (
@@ -84,8 +84,9 @@ class SimulatedProvider:
 
     async def create(self, intent: Intent) -> str:
         """Write a node down. A token that the cloud shows already is answered with its node."""
-        met = await self._call("create", intent.token, intent.offer.region)
-        handles = await self._in_books(lambda page: self._made(page, intent, met))
+        met, handles = await self._do(
+            "create", (intent.token, intent.offer.region), lambda page, met: self._made(page, intent, met)
+        )
         await self._tend()
         _lose_reply(met, may_have_created=True)
         if met.is_hit_by(Kind.HALF_MADE):
@@ -106,17 +107,14 @@ class SimulatedProvider:
 
     async def list_owned(self, deployment: str) -> Sequence[NodeView]:
         """Nodes and left-over disks of the deployment in this account."""
-        met = await self._call("list_owned", deployment)
         await self._tend()
-        at = self._clock.now()
-        entries = await self._in_books(lambda page: page.of_deployment(deployment, self._settings.account, at))
+        met, views = await self._do("list_owned", (deployment, None), lambda page, _: self._shown(page, deployment))
         _lose_reply(met)
-        return [entry.view(at) for entry in entries if entry.visible_at <= at]
+        return views
 
     async def terminate(self, handle: str) -> bool:
         """End a node or a disk."""
-        met = await self._call("terminate", handle)
-        gone = await self._in_books(lambda page: self._ended(page, handle, met))
+        met, gone = await self._do("terminate", (handle, None), lambda page, met: self._ended(page, handle, met))
         await self._tend()
         _lose_reply(met)
         return gone
@@ -138,6 +136,9 @@ class SimulatedProvider:
             number = page.note_call(at, self._settings.account, "create", intent.token)
             page.add(making.make_node(self._settings, intent, number, at, None))
         return [entry.handle]
+
+    def _shown(self, page: Page, deployment: str) -> list[NodeView]:
+        return page.shown(deployment, self._settings.account, self._clock.now())
 
     def _ended(self, page: Page, handle: str, met: _Met) -> bool:
         at = self._clock.now()
@@ -162,18 +163,40 @@ class SimulatedProvider:
         Raises:
             ProviderError: the script refuses the call.
         """
-        rules = await asyncio.to_thread(faults.read_script, self._script, self._settings.faults)
-        met = await self._in_books(lambda page: self._meet(page, rules, verb, (subject, region)))
-        if met.rule is None:
-            return met
-        refused = faults.refusal(met.rule)
-        if refused is not None:
-            raise refused
-        if met.rule.fault is Kind.HANG:
-            await asyncio.Event().wait()
-        if met.rule.fault is Kind.SLOW:
-            await asyncio.sleep(met.rule.delay_s)
+        met, _ = await self._do(verb, (subject, region), lambda page, met: None)
         return met
+
+    async def _do(self, verb: Verb, what: tuple[str, str | None], work: Callable[[Page, _Met], _T]) -> tuple[_Met, _T]:
+        """Write the call down, let the fault script have it, and do its work: at once where no rule strikes it.
+
+        Raises:
+            ProviderError: the script or the work refuses the call.
+        """
+
+        def attempt(page: Page, met: _Met) -> _T | ProviderError:
+            try:
+                return work(page, met)
+            except ProviderError as refused:  # the call was made, and stays written down
+                return refused
+
+        def call(page: Page) -> tuple[_Met, _T | ProviderError | None]:
+            rules = faults.read_script(self._script, self._settings.faults)
+            met = self._meet(page, rules, verb, what)
+            return met, None if met.rule is not None else attempt(page, met)
+
+        met, done = await self._in_books(call)
+        if met.rule is not None:
+            refused = faults.refusal(met.rule)
+            if refused is not None:
+                raise refused
+            if met.rule.fault is Kind.HANG:
+                await asyncio.Event().wait()
+            if met.rule.fault is Kind.SLOW:
+                await asyncio.sleep(met.rule.delay_s)
+            done = await self._in_books(lambda page: attempt(page, met))
+        if isinstance(done, ProviderError):
+            raise done
+        return met, cast(_T, done)
 
     def _meet(self, page: Page, rules: Sequence[Rule], verb: Verb, what: tuple[str, str | None]) -> _Met:
         subject, region = what

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from shunter_providers.contract import Capabilities, NodeView, Provider, ProviderError
+from shunter_providers.contract import Capabilities, NodeCondition, NodeView, Provider, ProviderError
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
 from shunter_store import ledger, live_rows
@@ -28,7 +28,7 @@ LIST_WITHIN_S: Final = 30.0
 AFTER_AN_ERROR_S: Final = 15.0
 QUICK_FACTOR: Final = 0.2
 """While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
-RESTS: Final = 3.0
+RESTS: Final = 4.0
 """As many times as long as a scan took the scanner rests, if it would scan at once: of thousands of nodes a scan takes
 long. Never longer than the plugin's own interval."""
 
@@ -99,7 +99,9 @@ class Scanner:
         async with asyncio.timeout(LIST_WITHIN_S):
             views = await provider.list_owned(self._deployment)
         if rows:
-            before = _could_be_listed(rows, provider.capabilities, at)
+            listed = {view.handle for view in views if view.condition is not NodeCondition.GONE}
+            missing = [row for row in rows if row.handle not in listed]
+            before = _could_be_listed(missing, provider.capabilities, at)
             await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before, rows))
         await self._reaper.tend(provider, rows, views, account, at)
 
