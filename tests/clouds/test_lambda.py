@@ -162,7 +162,7 @@ async def _seen(provider: LambdaProvider, intent: Intent) -> None:
 
 
 async def test_a_node_that_the_service_starts_by_ssh_gets_keys_and_nothing_else_of_ours(cloud: LambdaCloud) -> None:
-    provider = lambda_(cloud, start_by="ssh")
+    provider = lambda_(cloud)
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
     intent = await an_intent(provider, launch=Launch((), {}), public_key="ssh-ed25519 AAAA job", host_key=key)
     handle = await provider.create(intent)

@@ -189,7 +189,7 @@ async def test_the_container_writes_its_files_and_starts_the_agent_with_its_own_
 
 
 async def test_a_node_that_the_service_starts_by_ssh_gets_keys_and_nothing_else_of_ours(cloud: RunpodCloud) -> None:
-    provider = runpod(cloud, start_by="ssh")
+    provider = runpod(cloud)
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
     intent = await an_intent(provider, launch=Launch((), {}), public_key="ssh-ed25519 AAAA job", host_key=key)
     handle = await provider.create(intent)

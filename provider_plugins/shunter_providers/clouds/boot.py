@@ -60,6 +60,7 @@ def container_script(intent: Intent, *, then: str = "", handle_from: str = "") -
         f"mkdir -p {FOLDER} && cd {FOLDER} || exit 1",
         "umask 077",
         'if [ -n "${SHUNTER_HOST_KEY:-}" ]; then mkdir -p /etc/ssh; '
+        "rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub; "
         "printf '%s\\n' \"$SHUNTER_HOST_KEY\" > /etc/ssh/ssh_host_ed25519_key; unset SHUNTER_HOST_KEY; fi",
     ]
     if handle_from:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from shunter_providers.clouds.bearer import bearer
 from shunter_providers.clouds.boot import cloud_init
 from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.http import Api
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
@@ -90,14 +90,7 @@ class DigitaloceanProvider(RestCloud):
     def __init__(self, instance: Instance) -> None:
         settings = self._settings = read_settings(instance, DigitaloceanSettings)
         key = settings.api_key.get_secret_value()
-        api = Api(
-            base_url=settings.base_url,
-            faults=_FAULTS,
-            pacing=_PACING,
-            words_of=_words_of,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout_s=settings.timeout_s,
-        )
+        api = bearer(settings, self.capabilities, _FAULTS, _words_of)
         super().__init__(instance, api, credential=key, times=settings)
 
     async def whoami(self) -> Identity:

@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
+from shunter_providers.clouds.bearer import bearer
 from shunter_providers.clouds.boot import cloud_init
 from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.http import Api
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
-from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.settings import BaseUrl, TellingSettings
 from shunter_providers.contract import (
     Availability,
     Capabilities,
@@ -44,7 +44,7 @@ _PACING: Final = (Rate(1, 12.0, "create"), Rate(1, 1.0))
 _USER: Final = "ubuntu"
 
 
-class LambdaSettings(CloudSettings):
+class LambdaSettings(TellingSettings):
     """Settings of the `lambda` plugin."""
 
     api_key: Annotated[SecretStr, Variables("LAMBDA_API_KEY", "LAMBDA_CLOUD_API_KEY")]
@@ -72,7 +72,7 @@ class LambdaProvider(RestCloud):
     """Instances of one account."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        bootstrap="user_data",
+        bootstrap="ssh",
         idempotency="search_only",
         kinds=("vm",),
         price_source="live",
@@ -90,14 +90,7 @@ class LambdaProvider(RestCloud):
     def __init__(self, instance: Instance) -> None:
         settings = self._settings = read_settings(instance, LambdaSettings)
         key = settings.api_key.get_secret_value()
-        api = Api(
-            base_url=settings.base_url,
-            faults=_FAULTS,
-            pacing=_PACING,
-            words_of=_words_of,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout_s=settings.timeout_s,
-        )
+        api = bearer(settings, self.capabilities, _FAULTS, _words_of)
         super().__init__(instance, api, credential=key, account=settings.account, times=settings)
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:

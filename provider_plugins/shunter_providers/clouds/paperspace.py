@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from shunter_providers import catalogue
 from shunter_providers.catalogue import Listed
+from shunter_providers.clouds.bearer import bearer
 from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.http import Api
 from shunter_providers.clouds.key_script import key_script
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
@@ -93,14 +93,7 @@ class PaperspaceProvider(RestCloud):
     def __init__(self, instance: Instance) -> None:
         settings = self._settings = read_settings(instance, PaperspaceSettings)
         key = settings.api_key.get_secret_value()
-        api = Api(
-            base_url=settings.base_url,
-            faults=_FAULTS,
-            pacing=_PACING,
-            words_of=_words_of,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout_s=settings.timeout_s,
-        )
+        api = bearer(settings, self.capabilities, _FAULTS, _words_of)
         super().__init__(instance, api, credential=key, times=settings)
 
     async def whoami(self) -> Identity:

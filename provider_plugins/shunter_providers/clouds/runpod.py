@@ -13,14 +13,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from shunter_providers.clouds.bearer import bearer
 from shunter_providers.clouds.boot import container_environment, container_script
 from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.http import Api
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.clouds.rest import RestCloud
-from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.clouds.settings import BaseUrl, TellingSettings
 from shunter_providers.clouds.together import all_of
 from shunter_providers.contract import (
     Availability,
@@ -43,12 +43,23 @@ from shunter_providers.gpu_names import gpu_model
 from shunter_providers.plugin_settings import Variables, read_settings
 
 _PACING: Final = (Rate(60, 60.0),)
-_START: Final = 'sh -c "if [ -x /start.sh ]; then exec /start.sh; fi; exec sleep infinity"'
-"""RunPod's own images start sshd there."""
+_START: Final = """\
+sh -c '
+if [ -x /start.sh ]; then exec /start.sh; fi
+if [ -n "$PUBLIC_KEY" ]; then
+  mkdir -p ~/.ssh /run/sshd && printf "%s\\n" "$PUBLIC_KEY" >> ~/.ssh/authorized_keys && chmod -R go= ~/.ssh
+  command -v sshd || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y openssh-server; }
+  ssh-keygen -A
+  "$(command -v sshd)"
+fi
+exec sleep infinity'"""
+"""RunPod's own images start sshd in `/start.sh`; in others we do, as the vendor's pages say."""
 
 
-class RunpodSettings(CloudSettings):
+class RunpodSettings(TellingSettings):
     """Settings of the `runpod` plugin."""
+
+    told_by: ClassVar[str] = "launch"
 
     api_key: Annotated[SecretStr, Variables("RUNPOD_API_KEY")]
     """A key with the right to read and write pods."""
@@ -76,7 +87,7 @@ class RunpodProvider(RestCloud):
     """Pods of one account."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        bootstrap="launch",
+        bootstrap="ssh",
         idempotency="search_only",
         kinds=("container",),
         price_source="live",
@@ -93,14 +104,7 @@ class RunpodProvider(RestCloud):
     def __init__(self, instance: Instance) -> None:
         settings = self._settings = read_settings(instance, RunpodSettings)
         key = settings.api_key.get_secret_value()
-        api = Api(
-            base_url=settings.base_url,
-            faults=_FAULTS,
-            pacing=_PACING,
-            words_of=_words_of,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout_s=settings.timeout_s,
-        )
+        api = bearer(settings, self.capabilities, _FAULTS, _words_of)
         super().__init__(instance, api, credential=key, account=settings.account, times=settings)
 
     async def offers(self, query: OfferQuery) -> Sequence[Offer]:

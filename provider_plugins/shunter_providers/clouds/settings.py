@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter
 
@@ -33,10 +33,6 @@ class CloudSettings(BaseModel):
     readiness_deadline_s: float | None = Field(default=None, gt=0)
     """A node that is not up by then is given back. None: what is known of the vendor."""
 
-    start_by: Literal["provider", "ssh"] = "provider"
-    """`provider`: a node is told by user data (or its variables) to start its agent, and needs no way in. `ssh`: the
-    service goes in, probes the node before it takes it, and no token of ours passes through the provider."""
-
     def adjusted(self, declared: Capabilities) -> Capabilities:
         """What a plugin declares, with what the operator set."""
         changes: dict[str, Any] = {
@@ -44,6 +40,21 @@ class CloudSettings(BaseModel):
             for name in ("visibility_delay_s", "scan_interval_s", "readiness_deadline_s")
             if (value := getattr(self, name)) is not None
         }
-        if self.start_by == "ssh":
-            changes["bootstrap"] = "ssh"
         return replace(declared, **changes)
+
+
+class TellingSettings(CloudSettings):
+    """Of clouds whose plugin can start the agent by itself, where the service has no way in."""
+
+    told_by: ClassVar[str] = "user_data"
+    """`Capabilities.bootstrap` of nodes that the provider starts."""
+
+    start_by: Literal["ssh", "provider"] = "ssh"
+    """`ssh`: the service logs in, probes the node before it takes it, and starts the agent; none of our tokens passes
+    through the provider. `provider`: for networks that let no SSH out. User data or variables bring the agent with its
+    node's token, which whoever may read the account at the provider can see for as long as the node lives."""
+
+    def adjusted(self, declared: Capabilities) -> Capabilities:
+        """See `CloudSettings`."""
+        changed = super().adjusted(declared)
+        return changed if self.start_by == "ssh" else replace(changed, bootstrap=self.told_by)

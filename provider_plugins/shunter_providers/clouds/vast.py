@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from shunter_providers.clouds.bearer import bearer
 from shunter_providers.clouds.faults import Refused, Row, classify
-from shunter_providers.clouds.http import Api
 from shunter_providers.clouds.key_script import key_script
 from shunter_providers.clouds.naming import token_of
 from shunter_providers.clouds.options import read_options
@@ -98,14 +98,7 @@ class VastProvider(RestCloud):
     def __init__(self, instance: Instance) -> None:
         settings = self._settings = read_settings(instance, VastSettings)
         key = settings.api_key.get_secret_value()
-        api = Api(
-            base_url=settings.base_url,
-            faults=_FAULTS,
-            pacing=_PACING,
-            words_of=_words_of,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout_s=settings.timeout_s,
-        )
+        api = bearer(settings, self.capabilities, _FAULTS, _words_of)
         super().__init__(instance, api, credential=key, times=settings)
         self._tried: dict[str, float] = {}
         """Asks that this process took, and when: searches show them for a while."""
