@@ -45,6 +45,9 @@ _BOUNDS: Final = (
 _METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 
 
+_PUBLIC_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH6b3r9hD0n3m0m8o7sYl0u4bq3mI3u7y3o2N1q9xYzA"
+
+
 def _body(model: str, kinds: Sequence[str], example: Any, *, required: bool = True) -> dict[str, Any]:
     media = {"schema": {"$ref": _REF.format(model=model)}, "example": example}
     return {"required": required, "content": dict.fromkeys(kinds, media)}
@@ -58,6 +61,7 @@ _BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "RetryJob": _body("RetryRequest", JSON, {"from": "checkpoint"}, required=False),
     "MoveJob": _body("MoveRequest", JSON, {"strategy": {"kind": "fsdp"}, "resources": {"gpus": 4}}),
     "HoldReaping": _body("HoldRequest", JSON, {"reason": "restored from last night's dump"}),
+    "OpenShell": _body("ShellRequest", JSON, {"public_key": _PUBLIC_KEY, "rank": 3, "duration_s": 600}),
     "CancelJobs": _body("CancelRequest", JSON, {"label": ["sweep=42"], "state": ["queued", "running"]}),
 }
 _CONTENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -91,6 +95,8 @@ _REFUSALS: Final[Mapping[str, Sequence[int]]] = {
     **dict.fromkeys(("GetReaping", "ConfirmReaping"), (401, 403, 422, 503)),
     "HoldReaping": (400, 401, 403, 413, 415, 422, 503),
     "CancelJobs": (400, 401, 403, 413, 415, 422, 503),
+    "OpenShell": (400, 401, 403, 404, 409, 413, 415, 422, 503),
+    "PeekAtNodes": (401, 403, 404, 422, 503),
     "UpdateJob": (400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 503),
     "DeleteJob": (401, 403, 404, 409, 422, 503),
     "CountJobs": (401, 422, 503),
@@ -120,6 +126,7 @@ _USUAL_REFUSALS: Final = (401, 404, 422, 503)
 _OF_A_JOB: Final = (
     *("GetJob", "UpdateJob", "CancelJob", "PauseJob", "ResumeJob", "CheckpointJob", "RetryJob", "DeleteJob"),
     *("MoveJob", "ListDocuments", "ListEvents", "GetLogs", "GetMetrics", "ListArtifacts", "ListCheckpoints"),
+    *("OpenShell", "PeekAtNodes", "DebugJob"),
 )
 _LINKS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "CreateJob": {

@@ -1,18 +1,22 @@
 """The description of the API: current, valid, complete, and true of what the API answers."""
 
+import inspect
 import json
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from litestar.routes import HTTPRoute
 from openapi_spec_validator import validate
 from shunter_schemas.api import Job
 from shunter_schemas.parse import parse_posted_job
 from shunter_schemas.states import Reason
 from shunter_service import openapi
+from shunter_service.app import create_app
 from shunter_service.examples import example_of
 from support.service_app import App
 
+_READERS = {"json_body", "optional_json", "require_type"}
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 
 
@@ -56,6 +60,20 @@ def test_every_operation_says_what_it_does_and_how_it_fails(described: dict[str,
         assert operation["tags"]
         problem = operation["responses"]["default"]["content"]["application/problem+json"]["schema"]
         assert problem == {"$ref": "#/components/schemas/Problem"}
+
+
+def test_every_operation_that_reads_a_body_describes_it(described: dict[str, Any]) -> None:
+    routes = [route for route in create_app(None).routes if isinstance(route, HTTPRoute)]
+    handlers = {handler.operation_id: handler for route in routes for handler in route.route_handlers}
+    known = operations(described)
+    reading = {name for name, handler in handlers.items() if name in known and _reads_a_body(handler.fn)}
+
+    assert "OpenShell" in reading
+    assert reading == {name for name, operation in known.items() if "requestBody" in operation}
+
+
+def _reads_a_body(function: Any) -> bool:
+    return bool(_READERS & set(inspect.unwrap(function).__code__.co_names))
 
 
 def test_every_parameter_is_described(described: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def before_generate_body(context: schemathesis.HookContext, strategy: SearchStra
     From the schema alone nearly every document would be refused, for what no schema can say. Documents from the schema
     have tests of their own.
     """
-    if _operation(context) != "POST /v1/jobs":
+    if _operation(context) not in ("POST /v1/jobs", "POST /v1/plans"):
         return strategy
     good = st.builds(_named, st.integers(0, 99))
     return st.one_of(good, good, st.builds(_spoilt, good, st.sampled_from(sorted(tiny_lm())), _JSON_VALUES))
