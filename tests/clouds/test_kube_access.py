@@ -112,6 +112,23 @@ async def test_a_program_prints_the_token_once_and_again_when_the_cluster_refuse
     assert runs.read_text() == "xxx"
 
 
+async def test_a_program_is_told_of_the_cluster_where_the_kubeconfig_says_so(
+    cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    saw = tmp_path / "saw"
+    program = (
+        "import json, os, pathlib, sys\n"
+        "pathlib.Path(sys.argv[1]).write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        f"print(json.dumps({{'status': {{'token': '{TOKEN}', 'expirationTimestamp': '2999-01-01T00:00:00Z'}}}}))\n"
+    )
+    runs_it = {"command": sys.executable, "args": ["-c", program, str(saw)], "provideClusterInfo": True}
+    made = provider(kubeconfig_secret=json.dumps(kubeconfig(cluster.url, exec=runs_it)))
+
+    await user_of(made)
+
+    assert json.loads(saw.read_text())["spec"] == {"interactive": False, "cluster": {"server": cluster.url}}
+
+
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -220,6 +237,51 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any], said: str) -> None:
     assert TOKEN not in refused.value.detail
 
 
+async def test_a_cluster_is_checked_by_its_authority_and_let_in_by_a_certificate(tmp_path: Path) -> None:
+    certificate, key = a_certificate()
+    user = {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key), "token": TOKEN}
+    with KubernetesCluster(TOKEN) as cluster:
+        behind_tls(cluster, certificate, key, tmp_path)
+        known = kubeconfig(cluster.url.replace("http:", "https:"), **user)
+        known["clusters"][0]["cluster"] |= {
+            "certificate-authority-data": encoded(certificate),
+            "tls-server-name": "a-cluster.example",
+        }
+        trusting, strange = provider(kubeconfig_secret=json.dumps(known)), a_stranger(known)
+
+        who = await user_of(trusting)
+        with pytest.raises(ProviderError, match="certificate verify failed") as refused:
+            await strange.whoami()
+        await strange.close()
+
+    assert who == ME
+    assert refused.value.fault is Fault.TRANSIENT
+
+
+def a_stranger(known: dict[str, Any]) -> KubernetesProvider:
+    """Who trusts another authority."""
+    other, _ = a_certificate()
+    cluster = {**known["clusters"][0]["cluster"], "certificate-authority-data": encoded(other)}
+    return provider(kubeconfig_secret=json.dumps({**known, "clusters": [{"name": "c", "cluster": cluster}]}))
+
+
+def behind_tls(cluster: KubernetesCluster, certificate: bytes, key: bytes, folder: Path) -> None:
+    """The same server from now on speaks TLS, and wants a certificate that is the server's own."""
+    pair = folder / "pair.pem"
+    pair.write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    context.load_verify_locations(pair)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = cluster._server
+    assert server is not None
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+
+
+def encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
+
+
 def test_client_certificates_are_loaded_and_a_wrong_one_is_told() -> None:
     certificate, key = a_certificate()
     text = json.dumps(
@@ -256,6 +318,8 @@ def a_certificate() -> tuple[bytes, bytes]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now)
         .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("a-cluster.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     plain = serialization.NoEncryption()

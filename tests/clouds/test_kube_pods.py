@@ -13,7 +13,8 @@ from shunter_providers.contract import (
     NodeCondition,
 )
 from support.clouds.kube_account import LAUNCH, TOKEN, an_intent, error_of, kubernetes, orders
-from support.clouds.kubernetes import KubernetesCluster, unschedulable
+from support.clouds.kube_scheduler import node
+from support.clouds.kubernetes import GPU_TAINT, KubernetesCluster, unschedulable
 
 
 @pytest.fixture
@@ -138,6 +139,27 @@ async def test_a_gang_stands_in_one_rack_and_what_does_not_fit_there_is_not_coun
     assert (first.offer.count, first.offer.fabric) == (2, "a")
     assert {placed[first.token], placed[second.token]} == {"gpu-1", "gpu-2"}
     assert placed[alone.token] == "gpu-3"
+
+
+async def test_the_first_of_a_gang_goes_where_the_others_have_room(cluster: KubernetesCluster) -> None:
+    cluster.cluster_nodes = [*cluster.cluster_nodes[::-1]]
+    provider = kubernetes(cluster, gang_topology="rack")
+    first = await an_intent(provider, gang_size=2, tags={"job": "job_ABC"})
+    for intent in (first, replace(first, token=f"{first.token}b", rank=1)):
+        await provider.create(intent)
+    await provider.close()
+
+    assert {machine.order["spec"]["nodeName"] for machine in cluster.nodes()} == {"gpu-1", "gpu-2"}
+
+
+async def test_nodes_without_any_label_of_their_kind_are_used_too(cluster: KubernetesCluster) -> None:
+    cluster.cluster_nodes = [node("bare", "", 8, 32), node("dark", "", 32, 128, gpus=2, taints=[GPU_TAINT])]
+    provider = kubernetes(cluster)
+    for kind in ("4x node", "2x GPU"):
+        await provider.create(await an_intent(provider, kind))
+    await provider.close()
+
+    assert [machine.order["spec"].get("nodeName") for machine in cluster.nodes()] == ["bare", "dark"]
 
 
 async def test_a_queue_lets_a_gang_in_together(cluster: KubernetesCluster) -> None:

@@ -31,6 +31,7 @@ _READ_AGAIN_AFTER_S: Final = 60.0
 """Tokens in files are renewed by whoever wrote them."""
 _RENEW_BEFORE_S: Final = 60.0
 _LASTS_UNLESS_TOLD_S: Final = 600.0
+_TOLD_TO_PROGRAMS: Final = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,11 @@ class TokenProgram(TokenSource):
 
     can_renew = True
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], api_version: str) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], info: Mapping[str, Any]) -> None:
+        """`info`: the `ExecCredential` that the program is asked by."""
         super().__init__()
         self._command = list(command)
-        self._environment = dict(environment)
-        self._api_version = api_version
+        self._environment = {**environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
         self._good_until = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
@@ -129,13 +130,11 @@ class TokenProgram(TokenSource):
             return self._token
 
     async def _run(self) -> bytes:
-        spec = {"apiVersion": self._api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        environment = {**os.environ, **self._environment, "KUBERNETES_EXEC_INFO": json.dumps(spec)}
         name = self._command[0]
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env=environment,
+                env={**os.environ, **self._environment},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -195,7 +194,7 @@ def from_kubeconfig(texts: Sequence[str], context: str, folder: Path) -> Access:
         server=server.rstrip("/"),
         namespace=str(chosen["namespace"]) if chosen.get("namespace") else None,
         who=f"{server} {chosen.get('user')}",
-        auth=BearerToken(_token_source(user, folder, name), cluster.get("tls-server-name")),
+        auth=BearerToken(_token_source(user, cluster, folder, name), cluster.get("tls-server-name")),
         certificates=lambda: context_of(authority, identity, unchecked=unchecked),
         proxy=str(cluster["proxy-url"]) if cluster.get("proxy-url") else None,
     )
@@ -273,14 +272,14 @@ def _named(files: Sequence[Mapping[str, Any]], plural: str, singular: str, name:
     return found
 
 
-def _token_source(user: Mapping[str, Any], folder: Path, name: str) -> TokenSource:
+def _token_source(user: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path, name: str) -> TokenSource:
     if user.get("tokenFile"):
         return TokenFile(folder / Path(str(user["tokenFile"])).expanduser())
     if user.get("token"):
         return TokenSource(str(user["token"]))
     program = user.get("exec")
     if isinstance(program, Mapping) and program.get("command"):
-        return _program(program, folder)
+        return _program(program, cluster, folder)
     if user.get("auth-provider") or user.get("username"):
         raise ValueError(
             f"the user of the context {name!r} signs in as no cluster allows any more: use exec or a token"
@@ -288,14 +287,23 @@ def _token_source(user: Mapping[str, Any], folder: Path, name: str) -> TokenSour
     return TokenSource()
 
 
-def _program(program: Mapping[str, Any], folder: Path) -> TokenProgram:
+def _program(program: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path) -> TokenProgram:
     command = str(program["command"])
     if "/" in command:
         command = str(folder / Path(command).expanduser())
     variables = {str(one["name"]): str(one["value"]) for one in program.get("env") or () if isinstance(one, Mapping)}
     arguments = [str(one) for one in program.get("args") or ()]
+    spec: dict[str, Any] = {"interactive": False}
+    if program.get("provideClusterInfo"):
+        told = {name: cluster[name] for name in _TOLD_TO_PROGRAMS if cluster.get(name)}
+        authority = _bytes_of(cluster, "certificate-authority", folder)
+        if authority is not None:
+            told["certificate-authority-data"] = base64.b64encode(authority).decode()
+        spec["cluster"] = told
     version = str(program.get("apiVersion") or "client.authentication.k8s.io/v1")
-    return TokenProgram([command, *arguments], variables, version)
+    return TokenProgram(
+        [command, *arguments], variables, {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    )
 
 
 def _bytes_of(entry: Mapping[str, Any], name: str, folder: Path) -> bytes | None:

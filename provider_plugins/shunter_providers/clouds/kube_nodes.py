@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from shunter_providers.clouds.kube_pods import NO_TYPE, PRODUCT_LABELS
+from shunter_providers.clouds.kube_pods import NO_PRODUCT, NO_TYPE, PRODUCT_LABELS
 from shunter_providers.clouds.kube_settings import KubernetesSettings, Toleration
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import Availability, Offer, Price, ProviderError
@@ -304,7 +304,7 @@ def _room(quantities: Fields, gpu_resource: str) -> Room:
 
 
 def _product(labels: Fields) -> str:
-    return next((name for label in PRODUCT_LABELS if (name := labels.text(label, "-")) != "-"), "GPU")
+    return next((name for label in PRODUCT_LABELS if (name := labels.text(label, "-")) != "-"), NO_PRODUCT)
 
 
 def _gpu_memory_gib(labels: Fields, product: str) -> float:

@@ -22,6 +22,8 @@ TOKEN: Final = "shunter/token"  # noqa: S105 - the key of a label
 JOB: Final = "shunter/job"
 NO_TYPE: Final = "node"
 """What nodes are called that have no label of their kind, and no GPU."""
+NO_PRODUCT: Final = "GPU"
+"""What they are called if they have one that nothing names."""
 PRODUCT_LABELS: Final = (
     "nvidia.com/gpu.product",
     "gpu.nvidia.com/class",
@@ -173,9 +175,12 @@ def _resources(intent: Intent, settings: KubernetesSettings, options: Kubernetes
 def _affinity(intent: Intent, settings: KubernetesSettings, topology: str) -> dict[str, Any]:
     choices = product(_kinds(intent, settings), _places(intent, settings), _capacities(intent, settings))
     terms = [{"matchExpressions": [*kind, *place, *rest], **_avoiding(intent.avoid)} for kind, place, rest in choices]
-    node = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    affinity: dict[str, Any] = {"nodeAffinity": node}
+    node: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity = {"nodeAffinity": node}
     if topology:
+        if intent.offer.fabric is not None and topology == settings.gang_topology:  # it had room for all of them
+            roomy = {"matchExpressions": [_is_one_of(topology, [intent.offer.fabric])]}
+            node["preferredDuringSchedulingIgnoredDuringExecution"] = [{"weight": 100, "preference": roomy}]
         near = {"labelSelector": {"matchLabels": {JOB: _gang(intent)}}, "topologyKey": topology}
         affinity["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
     if settings.host_network:  # two agents would meet on the same ports
@@ -188,8 +193,8 @@ def _kinds(intent: Intent, settings: KubernetesSettings) -> list[list[dict[str, 
     """By the label of their kind, or by a product where they have none."""
     kind, label = intent.offer.instance_type.partition("x ")[2], settings.type_label
     unlabelled = {"key": label, "operator": "DoesNotExist"}
-    if kind == NO_TYPE:
-        return [[_is_one_of(label, [kind])], [unlabelled]]
+    if kind in (NO_TYPE, NO_PRODUCT):
+        return [[unlabelled, *({"key": one, "operator": "DoesNotExist"} for one in PRODUCT_LABELS)]]
     return [[_is_one_of(label, [kind])], *([unlabelled, _is_one_of(one, [kind])] for one in PRODUCT_LABELS)]
 
 

@@ -153,8 +153,14 @@ class _Terms(_Body):
     nodeSelectorTerms: list[_Term] = Field(min_length=1)
 
 
+class _Preferred(_Body):
+    weight: int = Field(ge=1, le=100)
+    preference: _Term
+
+
 class _NodeAffinity(_Body):
     requiredDuringSchedulingIgnoredDuringExecution: _Terms | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[_Preferred] = []
 
 
 class _LabelSelector(_Body):

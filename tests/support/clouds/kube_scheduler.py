@@ -35,7 +35,7 @@ def node(name: str, kind: str, cpus: int, memory_gib: int, **more: Any) -> dict[
 def place(pod: Json, nodes: Sequence[Json], standing: Sequence[Json]) -> tuple[str | None, str]:
     """The node for a pod, or None and what the scheduler says of it."""
     refusals: Counter[str] = Counter()
-    for one in nodes:
+    for one in sorted(nodes, key=lambda one: -_liked(pod["spec"], one)):
         why = _why_not(pod, one, nodes, standing)
         if why is None:
             return one["metadata"]["name"], ""
@@ -77,6 +77,17 @@ def _selected(spec: Json, one: Json) -> bool:
         and all(_matches(rule, name) for rule in term["matchFields"])
         for term in required["nodeSelectorTerms"]
     )
+
+
+def _liked(spec: Json, one: Json) -> int:
+    wishes = (spec["affinity"].get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    labels = one["metadata"]["labels"]
+    fitting = [
+        wish
+        for wish in wishes
+        if all(_matches(rule, labels.get(rule["key"])) for rule in wish["preference"]["matchExpressions"])
+    ]
+    return sum(wish["weight"] for wish in fitting)
 
 
 def _matches(rule: Json, value: str | None) -> bool:
