@@ -10,9 +10,9 @@ import pytest
 from shunter_providers.clouds.azure import AzureProvider
 from shunter_providers.contract import Fault, Launch, NodeCondition
 from shunter_providers.testing import CloudConformance, CloudFault, WireCloud
-from shunter_providers.testing.conformance import wait_for
+from shunter_providers.testing.conformance import listed, wait_for
 from shunter_schemas.ids import new_node_token
-from support.clouds.azure import AzureCloud
+from support.clouds.azure import CONSOLE, AzureCloud
 from support.clouds.azure_account import SECRET, an_intent, azure, orders, refusal
 from support.clouds.azure_words import ROOT
 
@@ -144,6 +144,32 @@ async def test_keys_go_into_custom_data_and_the_launch_does_not(cloud: AzureClou
     assert b"for-ssh-alone" not in orders(cloud)[0].body
     assert view.ssh is not None
     assert (view.ssh.host, view.ssh.port, view.ssh.user) == ("127.0.0.1", 22, "ubuntu")
+
+
+async def test_a_node_is_the_same_in_the_list_as_alone_however_the_vendor_writes_its_group(cloud: AzureCloud) -> None:
+    provider = azure(cloud)
+    intent = await an_intent(provider)
+    handle = await provider.create(intent)
+    alone = await wait_for(provider, handle, NodeCondition.RUNNING, 10)
+
+    views = await listed(provider, intent.tags["deployment"], 1)
+
+    await provider.close()
+    assert views == [alone]
+    assert alone.addresses == {"private": "10.64.0.4", "public": "127.0.0.1"}
+
+
+async def test_the_console_of_a_node_is_told_and_that_of_none_is_empty(cloud: AzureCloud) -> None:
+    provider = azure(cloud)
+    handle = await provider.create(await an_intent(provider))
+    await wait_for(provider, handle, NodeCondition.RUNNING, 10)
+
+    told = await provider.console(handle)
+    of_none = [await provider.console(one) for one in (f"{handle}0", "../../etc/passwd")]
+
+    await provider.close()
+    assert told == CONSOLE
+    assert of_none == ["", ""]
 
 
 async def test_options_name_image_zone_and_groups(cloud: AzureCloud) -> None:

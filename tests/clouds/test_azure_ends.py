@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from shunter_providers.clouds.azure_nodes import WATCH
 from shunter_providers.contract import Fault, NodeCondition, Scope
 from shunter_providers.testing.conformance import listed, until_terminated, wait_for
 from support.clouds.azure import AzureCloud
-from support.clouds.azure_account import SECRET, an_intent, azure, refusal
+from support.clouds.azure_account import SECRET, an_intent, azure, orders, refusal
 from support.clouds.azure_shown import ADDRESSES, DISKS, INTERFACES
 
+HOST_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
 NO_ROOM = ("AllocationFailed", "Allocation failed. We do not have sufficient capacity for the requested VM size.")
 
 
@@ -51,6 +58,35 @@ async def test_a_spot_node_that_was_only_deallocated_says_that_it_was_evicted_bi
     assert "evicted" in view.reason
     assert "bill on" in shown.reason
     assert cloud.nodes() == []
+
+
+async def test_a_spot_node_asks_for_the_notice_of_its_end_and_another_does_not(cloud: AzureCloud) -> None:
+    provider = azure(cloud)
+    await provider.create(await an_intent(provider, capacity="spot", host_key=HOST_KEY))
+    await provider.create(await an_intent(provider, host_key=HOST_KEY))
+
+    await provider.close()
+
+    told = [base64.b64decode(call.json()["properties"]["osProfile"]["customData"]) for call in orders(cloud)]
+    spot, other = (json.loads(text.decode().partition("\n")[2]) for text in told)
+    assert spot["runcmd"] == [["systemd-run", "--unit=shunter-eviction", "sh", "-c", WATCH]]
+    assert spot["ssh_keys"] == other["ssh_keys"] == {"ed25519_private": HOST_KEY}
+    assert "runcmd" not in other
+
+
+def test_the_notice_of_its_end_shuts_a_spot_node_down(cloud: AzureCloud, tmp_path: Path) -> None:
+    cloud.notices = ["Reboot", "Preempt"]
+    (tmp_path / "poweroff").write_text("#!/bin/sh\nkill -TERM $PPID\n")
+    (tmp_path / "poweroff").chmod(0o755)
+    script = WATCH.replace("http://169.254.169.254", cloud.url).replace("sleep 5", "sleep 0.01")
+
+    ended = subprocess.run(
+        ["sh", "-c", script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, timeout=60, check=False
+    )
+
+    assert ended.returncode == -15
+    assert [call.path for call in cloud.calls] == ["/metadata/scheduledevents"] * 2
+    assert cloud.notices == []
 
 
 async def test_a_node_that_shut_itself_down_is_stopped_and_said_to_bill_on(cloud: AzureCloud) -> None:

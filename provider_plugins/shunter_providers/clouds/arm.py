@@ -32,6 +32,7 @@ PRICES: Final = "2023-01-01-preview"
 """Versions of the APIs that are asked."""
 _WITHIN_S: Final = 22.0
 """For everything that one client reads, below the limit of the call that it serves."""
+_OK: Final = 200
 _NOTHING_THERE: Final = 204
 _NEARLY_EMPTY: Final = 5
 _REFILLED_IN_S: Final = 2.0
@@ -161,6 +162,18 @@ class Arm:
             if time.monotonic() > self._give_up_at:
                 raise ProviderError(Fault.TRANSIENT, f"{where}: more pages than can be read in time")
             query = dict(parse_qsl(urlsplit(page.text("NextPageLink")).query))
+
+    def text_at(self, url: str) -> str:
+        """What stands at an address that is signed for whoever has it; empty: nothing does yet."""
+        parts = urlsplit(url)
+        connection: Any = _Driver(self._account, f"{parts.scheme}://{parts.netloc}").connection
+        try:
+            answer = connection.request(parts.path, params=dict(parse_qsl(parts.query)))
+        except requests.RequestException as exc:
+            raise lost(exc, f"GET {parts.path}", creates=False) from exc
+        finally:
+            connection.connection.session.close()
+        return str(answer.object) if answer.status == _OK else ""
 
     def close(self) -> None:
         """Close the connections."""

@@ -192,6 +192,10 @@ class AzureProvider(SyncProvider[Arm]):
             part.delete(client)
         return not parts or not parts_of(client, handle)
 
+    async def console(self, handle: str) -> str:
+        """See the contract: the serial log of the machine's boot diagnostics."""
+        return await self._in_thread(lambda client: _console(client, handle))
+
     async def _in_thread(
         self, work: Callable[[Arm], _T], *, creates: bool = False, within_s: float | None = None
     ) -> _T:
@@ -290,3 +294,17 @@ class AzureProvider(SyncProvider[Arm]):
 def _path(handle: str) -> str:
     group, _, name = handle.partition("/")
     return f"/resourceGroups/{group}{_MACHINES}/{name}"
+
+
+def _console(client: Arm, handle: str) -> str:
+    if not looks_like(handle, _HANDLE):
+        return ""
+    path = f"{_path(handle)}/retrieveBootDiagnosticsData"
+    try:
+        found = client.ask("POST", path, COMPUTE, sasUriExpirationTimeInMinutes="5")
+    except ProviderError as exc:
+        if exc.fault is not Fault.NOT_FOUND:
+            raise
+        return ""
+    url = found.text("serialConsoleLogBlobUri", "")
+    return client.text_at(url) if url else ""

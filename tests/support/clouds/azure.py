@@ -16,6 +16,7 @@ from support.clouds.azure_bodies import MACHINE_NAME, Group, Network, Order
 from support.clouds.azure_shown import INTERFACES, machine_of, parts_of, statuses_of
 from support.clouds.azure_words import ANSWERS, CLIENT, ROOT, SUBSCRIPTION, TENANT, error, not_signed_in, read, refused
 
+CONSOLE: Final = "[    1.000000] Kernel panic - not syncing: no root device"
 _GROUP: Final = rf"{ROOT}/resourceGroups/(?P<group>[^/]+)"
 _KINDS: Final = (
     r"(?P<kind>Microsoft\.Network/networkInterfaces|Microsoft\.Network/publicIPAddresses|Microsoft\.Compute/disks)"
@@ -50,6 +51,8 @@ class AzureCloud(WireCloud):
         self.headers: dict[str, str] = {}
         """Of every answer."""
         self.takes_if_none_match = True
+        self.notices: list[str] = []
+        """Kinds of events that nodes are told of, one with each call."""
         self.things: dict[str, dict[str, Any]] = {}
         """Groups and networks, by their paths in lower case."""
         self._made: list[Machine] = []
@@ -78,6 +81,7 @@ class AzureCloud(WireCloud):
         return [
             Route("POST", rf"/{TENANT}/oauth2/v2\.0/token", "other", self._sign_in),
             Route("GET", r"/metadata/identity/oauth2/token", "other", self._identity),
+            Route("GET", r"/metadata/scheduledevents", "other", self._scheduled),
             Route("GET", ROOT, "whoami", self._subscription),
             Route("GET", rf"{ROOT}{compute}/skus", "offers", self._skus),
             Route("GET", rf"{ROOT}{compute}/locations/(?P<region>\w+)/usages", "offers", self._usages),
@@ -88,6 +92,8 @@ class AzureCloud(WireCloud):
             ),
             Route("GET", rf"{machines}/(?P<name>[^/]+)", "get", self._get),
             Route("DELETE", rf"{machines}/(?P<name>[^/]+)", "terminate", self._delete),
+            Route("POST", rf"{machines}/(?P<name>[^/]+)/retrieveBootDiagnosticsData", "other", self._diagnose),
+            Route("GET", r"/bootdiagnostics/serialconsole\.log", "other", self._log),
             Route("GET", rf"{ROOT}{compute}/virtualMachines", "list", self._list),
             Route("GET", rf"{ROOT}/providers/{_KINDS}", "list", self._parts),
             Route("GET", rf"{_GROUP}/providers/{_KINDS}", "other", self._parts),
@@ -140,6 +146,11 @@ class AzureCloud(WireCloud):
         if request.one("client_id", CLIENT) != CLIENT:
             return Reply(400, {"error": "invalid_request", "error_description": "Identity not found"})
         return Reply(200, {"access_token": self.token, "expires_in": "86399", "token_type": "Bearer"})
+
+    def _scheduled(self, request: Request) -> Reply:
+        assert request.headers["metadata"] == "true"
+        event = {"EventType": self.notices.pop(0), "EventStatus": "Scheduled", "ResourceType": "VirtualMachine"}
+        return Reply(200, {"DocumentIncarnation": 1, "Events": [event]})
 
     def _subscription(self, request: Request) -> Reply:
         return Reply(200, {"subscriptionId": SUBSCRIPTION, "displayName": "Research", "state": self.state})
@@ -262,6 +273,20 @@ class AzureCloud(WireCloud):
                 shown["properties"] = {"instanceView": {"statuses": statuses_of(machine)}}
             rows.append(shown)
         return self._paged(request, rows)
+
+    def _diagnose(self, request: Request) -> Reply:
+        machine = self._existing(request)
+        if machine.order["properties"]["diagnosticsProfile"] is None:
+            raise refused(409, "OperationNotAllowed", "Boot diagnostics is not enabled on the VM.")
+        query = urlencode({"sv": "2021-10-04", "sig": "a+signature/of=ours"})
+        return Reply(200, {"serialConsoleLogBlobUri": f"{self.url}/bootdiagnostics/serialconsole.log?{query}"})
+
+    def _log(self, request: Request) -> Reply:
+        """A signed address takes no token."""
+        assert "authorization" not in request.headers
+        if request.one("sig") != "a+signature/of=ours":
+            return Reply(403, "<Error><Code>AuthenticationFailed</Code></Error>", {"Content-Type": "application/xml"})
+        return Reply(200, CONSOLE, {"Content-Type": "application/octet-stream"})
 
     def _existing(self, request: Request) -> Machine:
         self._need_group(request.parts["group"])

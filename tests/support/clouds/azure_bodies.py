@@ -198,6 +198,18 @@ class Billing(Body):
         return self
 
 
+class BootDiagnostics(Body):
+    """Whether the console is kept."""
+
+    enabled: bool
+
+
+class Diagnostics(Body):
+    """Of a machine."""
+
+    bootDiagnostics: BootDiagnostics
+
+
 class CapacityReservation(Body):
     """What a machine may use."""
 
@@ -211,6 +223,7 @@ class Properties(Body):
     storageProfile: StorageProfile
     osProfile: OsProfile
     networkProfile: NetworkProfile
+    diagnosticsProfile: Diagnostics | None = None
     priority: Literal["Regular", "Low", "Spot"] = "Regular"
     evictionPolicy: Literal["Deallocate", "Delete"] | None = None
     billingProfile: Billing | None = None
