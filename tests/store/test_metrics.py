@@ -46,7 +46,7 @@ def test_a_repeated_step_shows_the_newest_generation(database: Database) -> None
     assert loss.means == [9.0, 9.0, 1.0, 0.9, 9.0]
 
 
-def test_steps_lie_in_chunks_of_256(database: Database) -> None:
+def test_steps_lie_in_chunks(database: Database) -> None:
     job = new_job(database).id
     for first in range(0, 1000, 50):
         add(database, job, 1, {step: {"loss": float(step)} for step in range(first, first + 50)})

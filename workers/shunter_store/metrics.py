@@ -1,4 +1,4 @@
-"""Metric points in chunks of 256 steps, read as series that are binned on request; and where the training is."""
+"""Metric points in chunks of 32 steps, read as series that are binned on request; and where the training is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from shunter_store.sqltypes import PerDialect
 from shunter_store.tables import jobs, metric_chunks
 from shunter_store.tables import progress as progress_table
 
-STEPS_PER_CHUNK: Final = 256
+STEPS_PER_CHUNK: Final = 32
+"""Every point that comes writes its chunk anew, so a chunk is small; a reader takes many of them."""
+_LOOKED_AT: Final = 32
+"""Chunks that a reader of new points takes at first."""
 
 
 @dataclass(slots=True)
@@ -224,7 +227,7 @@ def arrivals(conn: Connection, job_id: str, after: int, limit: int = 256) -> lis
 
     None: there are no more so far. A point may come again, with a value more than before.
     """
-    several, behind = 4, after or -1  # points of the time before numbers have 0
+    several, behind = _LOOKED_AT, after or -1  # points of the time before numbers have 0
     while True:
         rows = conn.execute(_ARRIVED, {"job": job_id, "after": behind, "limit": several + 1}).all()
         # What begins in the first chunk that was left out comes later: up to there everything is at hand.
