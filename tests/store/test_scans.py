@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import NodeState
-from shunter_store import due, ledger, steps
+from shunter_store import due, ledger, scans, steps
 from shunter_store.database import Database
 from shunter_store.ledger import NodeRow, ScannedNode
 from shunter_store.sqltypes import db_now
@@ -28,6 +28,19 @@ def test_a_node_that_is_listed_shows_its_condition_and_wakes_its_job(database: D
     assert (seen.condition, seen.addresses, seen.scanned_at) == ("running", {"public": "10.0.0.1"}, AFTER)
     assert (changed, again) == ([node.job_id], [])
     assert database.read(due.count_due) == 1
+
+
+def test_what_a_look_at_one_node_shows_is_kept_until_a_listing_shows_the_node(database: Database) -> None:
+    node = booting_node(database)
+    look(database, node, "unknown")
+    before = row(database, node)
+
+    scan(database, node, "running", addresses={"machine": "host-2"})
+    look(database, node, "unknown")
+
+    after = row(database, node)
+    assert (before.condition, before.addresses) == ("unknown", {"machine": "host-1"})
+    assert (after.condition, after.addresses) == ("running", {"machine": "host-2"})
 
 
 def test_two_complete_listings_without_the_node_are_proof(database: Database) -> None:
@@ -175,6 +188,11 @@ def scan(
 def idle(database: Database, node: NodeRow) -> None:
     claim = claim_job(database, node.job_id)
     database.write(lambda conn: steps.apply(conn, claim, steps.Change()))
+
+
+def look(database: Database, node: NodeRow, condition: str) -> None:
+    seen = {"condition": condition, "reason": "", "addresses": {"machine": "host-1"}}
+    database.write(lambda conn: scans.see_first(conn, node.id, **seen))
 
 
 def row(database: Database, node: NodeRow) -> NodeRow:

@@ -44,6 +44,15 @@ RAN_AN_HOUR: dict[str, Any] = {"started_at": ago(3600)}
 SILENT: dict[str, Any] = {"lease_s": 60.0, "lease_granted_until": ago(91), "last_sync_at": ago(151)}
 STUCK = replace(BOTH[1], status={"phase": "ended", "stuck": "[Errno 28] No space left on device"})
 FULL = part(BOTH[1], End.FAILED, failure_class=FailureClass.NODE, reason="disk_full", message="full")
+PEER_LOST = part(BOTH[0], End.FAILED, failure_class=FailureClass.NODE, reason="peer_lost", message="rank 2 is gone")
+PEER_FULL = replace(FULL, node_id=BOTH[0].id, node_rank=0, rank=2)
+
+
+def heard_of(peer_lost_s_ago: float) -> dict[str, Any]:
+    memory = replace(ORDERED, peer_lost_at=NOW.timestamp() - peer_lost_s_ago)
+    return {**CLOUDY, "memory": memory}
+
+
 RUNNING: list[Row] = [
     (
         "a node cannot write down what happens",
@@ -54,6 +63,46 @@ RUNNING: list[Row] = [
         "a rank failed since its node's disk is full",
         view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[part(BOTH[0]), FULL]),
         ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a rank failed since the disk of another rank's node is full",
+        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[PEER_FULL, part(BOTH[1])]),
+        ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a rank failed for the disk of a rank that does not exist",
+        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[replace(PEER_FULL, rank=99), part(BOTH[1])]),
+        ["tell stop node_0,node_1", "node_lost"],
+    ),
+    (
+        "a rank lost its peer, whose node has not told why yet",
+        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[PEER_LOST, part(BOTH[1])]),
+        [],
+    ),
+    (
+        "the peer's node is still silent a moment later",
+        view(job(State.RUNNING, **heard_of(peer_lost_s_ago=2)), *BOTH, parts=[PEER_LOST, part(BOTH[1])]),
+        ["wait 1"],
+    ),
+    (
+        "the peer's node does not tell why",
+        view(job(State.RUNNING, **heard_of(peer_lost_s_ago=4)), *BOTH, parts=[PEER_LOST, part(BOTH[1])]),
+        ["tell stop node_0,node_1", "node_lost"],
+    ),
+    (
+        "a rank lost its peer, whose node is down",
+        view(
+            job(State.RUNNING, **CLOUDY),
+            BOTH[0],
+            replace(BOTH[1], condition="stopped"),
+            parts=[PEER_LOST, part(BOTH[1], condition="stopped")],
+        ),
+        ["release node_1", "tell stop node_0", "node_lost"],
+    ),
+    (
+        "a rank lost its peer, which the user's program had ended",
+        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[PEER_LOST, user_failure(BOTH[1])]),
+        ["stop user_error"],
     ),
     (
         "a node was silent beyond its lease, its grace and more",
@@ -67,6 +116,11 @@ RUNNING: list[Row] = [
             BOTH[0],
             replace(BOTH[1], **{**SILENT, "lease_granted_until": ago(89)}),
         ),
+        [],
+    ),
+    (
+        "a node was silent beyond its lease, but its order gives its ranks longer to stop",
+        view(job(State.RUNNING, **CLOUDY), BOTH[0], replace(BOTH[1], **SILENT, assignment={"stop_grace_s": 60.0})),
         [],
     ),
     ("nothing happens", view(job(State.RUNNING), node(), up=2), ["wait"]),

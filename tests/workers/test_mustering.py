@@ -16,7 +16,7 @@ from shunter_workers.mustering import Meeting, Unmet, impostor, judge, tell
 from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import Memory, View, memory_of
 from support.meetings import PORT, gathered, muster
-from support.views import CLOUD_OFFER, NOW, job, on_cloud, on_cloud_node, plan_on, view
+from support.views import CLOUD_OFFER, NOW, brief, job, on_cloud, on_cloud_node, plan_on, view
 
 DROPPED = "port 23456 (rendezvous): no answer within 3 s"
 
@@ -182,6 +182,38 @@ def test_a_refused_nodes_machine_is_passed_over_and_its_rank_is_made_anew() -> N
     assert avoided(seen(*rows, memory=Memory(avoid=far)), "cloud") == ("host-1",)
     assert avoided(seen(*rows, memory=Memory(avoid=far)), "another") == ()
     assert avoided(seen(*rows, memory=Memory(avoid=[{**far[0], "until": 1.0}])), "cloud") == ()
+
+
+@pytest.mark.parametrize(
+    ("shown", "machine"),
+    [
+        pytest.param({"condition": "running", "addresses": {"machine": "host-1"}}, "host-1", id="shown"),
+        pytest.param({"condition": "unknown", "addresses": {}}, "", id="not shown"),
+    ],
+)
+def test_where_a_refused_node_is_that_no_listing_has_shown_is_asked_once(shown: dict[str, Any], machine: str) -> None:
+    rows = gathered(nodes(2, condition=None), faults={(0, 1): DROPPED})
+
+    first = decide(seen(*rows), NOW)
+    then = decide(seen(rows[0], replace(rows[1], **shown)), NOW)
+
+    assert brief(first) == ["look node_1"]
+    assert brief(then) == ["release node_1"]
+    assert isinstance(then, Settle)
+    assert [data["machine"] for _, data in then.change.events] == [machine]
+    assert then.memory is not None
+    assert [entry["machine"] for entry in then.memory["avoid"]] == [machine] * bool(machine)
+
+
+def test_the_machine_of_a_node_that_is_refused_while_its_job_runs_is_passed_over_too() -> None:
+    rows = [replace(row, addresses={"machine": f"host-{row.rank}"}) for row in nodes(2)]
+    running = replace(seen(*rows).job, state=State.RUNNING)
+
+    decision = decide(replace(seen(*rows), job=running, refusals={"node_1": "its agent has ended"}), NOW)
+
+    assert isinstance(decision, Settle)
+    assert decision.memory is not None
+    assert [entry["machine"] for entry in decision.memory["avoid"]] == ["host-1"]
 
 
 def test_the_history_tells_who_is_where_what_goes_through_and_whose_clock_is_wrong() -> None:

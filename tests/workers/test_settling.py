@@ -8,12 +8,25 @@ import pytest
 from shunter_planner.values import as_json
 from shunter_providers.contract import Fault, NodeCondition, NodeView, ProviderError, Scope
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_workers.decisions import Act, Create, Created, Found, Looked, Prove, Result, Search, Terminate, Terminated
+from shunter_workers.decisions import (
+    Act,
+    Create,
+    Created,
+    Found,
+    Look,
+    Looked,
+    Prove,
+    Result,
+    Search,
+    Terminate,
+    Terminated,
+)
 from shunter_workers.settling import settle
 from shunter_workers.view import Memory, View
 from support.views import CLOUD_OFFER, NOW, ago, brief, job, node, on_cloud, on_cloud_node, plan_on, view
 
 MADE = node(NodeState.CREATING, create_deadline_at=ago(-9))
+READY = node(condition=None)
 OTHER = on_cloud_node(NodeState.BOOTING, 1)
 LEAVING = node(NodeState.RELEASING)
 CLOUDY: dict[str, Any] = {"spec": on_cloud(), "plan": as_json(plan_on(CLOUD_OFFER, num_nodes=2))}
@@ -66,6 +79,27 @@ def after_create(error: ProviderError, *, failures: int = 0, started: bool = Fal
             Looked(seen_as(NodeCondition.RUNNING), "me"),
             [],
             id="a node that no listing shows runs all the same",
+        ),
+        pytest.param(
+            view(job(State.PROVISIONING), READY),
+            Act(Look(READY)),
+            Looked(seen_as(NodeCondition.RUNNING), "me"),
+            ["seen running"],
+            id="a node that is to be let go is shown",
+        ),
+        pytest.param(
+            view(job(State.PROVISIONING), READY),
+            Act(Look(READY)),
+            Looked(seen_as(NodeCondition.GONE), "me"),
+            ["seen unknown"],
+            id="one look without a node proves nothing",
+        ),
+        pytest.param(
+            view(job(State.PROVISIONING), READY),
+            Act(Look(READY)),
+            ProviderError(Fault.RATE_LIMITED, "slow down", retry_after_s=60),
+            ["seen unknown"],
+            id="a look that fails is not repeated",
         ),
     ],
 )

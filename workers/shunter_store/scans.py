@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,6 +29,13 @@ _SEEN = (
         condition_reason=bindparam("why"),
         addresses=bindparam("reached_at", type_=Json),
         scanned_at=bindparam("at", type_=UtcTime),
+    )
+)
+_SEE_FIRST = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"), nodes.c.condition.is_(None))
+    .values(
+        condition=bindparam("shown"), condition_reason=bindparam("why"), addresses=bindparam("reached_at", type_=Json)
     )
 )
 _FOUND = (
@@ -90,6 +97,12 @@ def observe_scan(  # noqa: PLR0913 - a listing and its circumstances, by keyword
             changed.add(row.job_id)
     due.wake(conn, changed)
     return sorted(changed)
+
+
+def see_first(conn: Connection, node_id: str, *, condition: str, reason: str, addresses: Mapping[str, str]) -> None:
+    """What a look at one node showed, unless a listing has shown it meanwhile."""
+    shown = {"shown": condition, "why": reason or None, "reached_at": dict(addresses)}
+    conn.execute(_SEE_FIRST, {"node": node_id, **shown})
 
 
 class _Listing:

@@ -97,6 +97,8 @@ class Timing(_Frozen):
     """Relay, sweep, scanners and reaper move to another process after this."""
     unreachable_after_s: float = Field(default=60.0, gt=0)
     """A node that did not sync for so long makes its job `unreachable`: a condition, never a failure."""
+    stop_grace_s: float = Field(default=30.0, gt=0, le=3600)
+    """Ranks that are stopped get so long for a last checkpoint before they are killed."""
     watch_s: float = Field(default=30.0, gt=0)
     """A look at a job counts as watching for so long."""
 

@@ -18,6 +18,7 @@ from shunter_workers.decisions import (
     Create,
     Created,
     Found,
+    Look,
     Looked,
     Prove,
     Result,
@@ -56,6 +57,7 @@ class Actor:
             Search: lambda provider: self._search(provider, action.node),
             Terminate: lambda provider: _terminate(provider, action.node),
             Prove: lambda provider: self._look(provider, action.node),
+            Look: lambda provider: self._look(provider, action.node),
         }
         creates = isinstance(action, Create)
         try:

@@ -15,7 +15,7 @@ from shunter_planner import Plan
 from shunter_providers.contract import Capabilities
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.node_sync import Phase
-from shunter_store import due, ledger, signing, steps
+from shunter_store import due, ledger, scans, signing, steps
 from shunter_store.due import Claim
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NewNode
@@ -29,6 +29,7 @@ from shunter_workers.decisions import (
     Limit,
     MarkUnknown,
     RecordHandle,
+    RecordSeen,
     Release,
     Run,
     Settle,
@@ -140,6 +141,10 @@ def _mark_unknown(conn: Connection, mark: MarkUnknown) -> None:
     ledger.mark_unknown(conn, mark.node_id, mark.detail)
 
 
+def _record_seen(conn: Connection, seen: RecordSeen) -> None:
+    scans.see_first(conn, seen.node_id, condition=seen.condition, reason=seen.reason, addresses=seen.addresses)
+
+
 def _wake_waiting(conn: Connection, wake: WakeWaiting) -> None:
     due.wake(conn, line.first_in_line(conn, wake.instance, wake.slot_kind, wake.slots))
 
@@ -150,6 +155,7 @@ _WRITERS: Mapping[type, Callable[[Connection, Any], None]] = {
     Limit: _limit,
     Release: _release,
     MarkUnknown: _mark_unknown,
+    RecordSeen: _record_seen,
     WakeWaiting: _wake_waiting,
 }
 

@@ -17,7 +17,6 @@ from shunter_workers.choosing import devices_of
 from shunter_workers.mustering import Meeting
 from shunter_workers.view import View
 
-STOP_GRACE_S: Final = 30.0
 _INPUT_BUNDLE: Final = "bundle:"
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -58,7 +57,7 @@ def _assignment(view: View, ranks: RankPlan, generation: int) -> Assignment:
             if entry.from_.startswith(_INPUT_BUNDLE)
         },
         resume=_resume(view.checkpoint),
-        stop_grace_s=STOP_GRACE_S,
+        stop_grace_s=view.stop_grace_s,
     )
 
 

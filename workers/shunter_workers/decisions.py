@@ -95,6 +95,16 @@ class MarkUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSeen:
+    """What a look at a node showed that no listing has shown yet."""
+
+    node_id: str
+    condition: str
+    reason: str
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class WakeWaiting:
     """Jobs that wait for slots of this kind shall look again, the first of them first."""
 
@@ -119,7 +129,7 @@ class Close:
     proof: Mapping[str, Any]
 
 
-Fenced = Intend | BeginCreate | Run | Tell | Limit | Release | MarkUnknown | WakeWaiting
+Fenced = Intend | BeginCreate | Run | Tell | Limit | Release | MarkUnknown | RecordSeen | WakeWaiting
 Unfenced = RecordHandle | Close
 Write = Fenced | Unfenced
 
@@ -154,7 +164,14 @@ class Prove:
     node: NodeRow
 
 
-Action = Create | Search | Terminate | Prove
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask where a node is that no listing has shown yet."""
+
+    node: NodeRow
+
+
+Action = Create | Search | Terminate | Prove | Look
 
 
 @dataclass(frozen=True, slots=True)

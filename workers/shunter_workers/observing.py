@@ -41,6 +41,7 @@ class Observer:
         offers: Offers,
         *,
         unreachable_after_s: float,
+        stop_grace_s: float = 30.0,
         objects: ObjectStore | None = None,
         past: Past | None = None,
         price_tolerance: float = 0.1,
@@ -56,6 +57,7 @@ class Observer:
         self._objects = objects
         self._offers = offers
         self._unreachable_after_s = unreachable_after_s
+        self._stop_grace_s = stop_grace_s
 
     async def look(self, claim: Claim) -> View:
         """The job as it is now."""
@@ -107,6 +109,7 @@ class Observer:
             cost_usd=ledger.ledger_cost(conn, job_id) if budgeted else 0.0,
             progress=metrics.progress(conn, [job_id]).get(job_id) if foretold and job.state is State.RUNNING else None,
             unreachable_after_s=self._unreachable_after_s,
+            stop_grace_s=self._stop_grace_s,
             refusals=reaching.refusals_of(conn, job_id),
         )
 

@@ -16,8 +16,10 @@ from shunter_workers.decisions import (
     Create,
     Created,
     Found,
+    Look,
     Looked,
     RecordHandle,
+    RecordSeen,
     Result,
     Search,
     Settle,
@@ -34,6 +36,8 @@ OTHER_ACCOUNT_RETRY_S: Final = 60.0
 def settle(view: View, act: Act, result: Result, now: datetime) -> Settle:
     """The end of a step that called a provider."""
     node = act.action.node
+    if isinstance(act.action, Look):
+        return _seen(node, result)
     if isinstance(result, ProviderError):
         if isinstance(act.action, Create):
             return create_failed(view, now, node, result)
@@ -48,6 +52,17 @@ def settle(view: View, act: Act, result: Result, now: datetime) -> Settle:
     if isinstance(result, Terminated):
         return _asked(view, node, now)
     return _looked(view, node, result, now)
+
+
+def _seen(node: NodeRow, result: Result) -> Settle:
+    """Whatever it answered is written down, so that the question is put once; that it is not there proves nothing."""
+    shown = result.view if isinstance(result, Looked) else None
+    if shown is None or shown.condition is NodeCondition.GONE:
+        detail = result.detail if isinstance(result, ProviderError) else "its provider did not find it"
+        seen = RecordSeen(node.id, str(NodeCondition.UNKNOWN), detail, node.addresses)
+    else:
+        seen = RecordSeen(node.id, str(shown.condition), shown.reason, dict(shown.addresses))
+    return Settle(Change(next_in_s=0.0), [seen])
 
 
 def _searched(node: NodeRow, found: Found, now: datetime) -> Settle:

@@ -191,6 +191,7 @@ def make_stepper(
             database,
             offers,
             unreachable_after_s=settings.timing.unreachable_after_s,
+            stop_grace_s=settings.timing.stop_grace_s,
             objects=ObjectStore(settings.objects_url),
             past=Past(database, wanted=settings.correct_predictions),
             price_tolerance=settings.price_tolerance,

@@ -43,6 +43,8 @@ class Memory:
     """While stopping: since when no node answers."""
     asks: Sequence[int] = ()
     """Generations that ended since a rank asked to be started again, and that had saved nothing by then."""
+    peer_lost_at: float | None = None
+    """When a rank was found to have failed for the loss of another one, whose own end is not known yet."""
     pausing: int = 0
     """The generation that was told to stop for a pause; 0: none."""
     moving: int = 0
@@ -71,6 +73,7 @@ class Memory:
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
             "asks": list(self.asks),
+            "peer_lost_at": self.peer_lost_at,
             "pausing": self.pausing,
             "moving": self.moving,
             "paused_at": self.paused_at,
@@ -156,6 +159,8 @@ class View:
     bundles: Mapping[str, BundleRow] = field(default_factory=dict)
     cost_usd: float = 0.0
     unreachable_after_s: float = 60.0
+    stop_grace_s: float = 30.0
+    """For ranks that are stopped, from SIGTERM to SIGKILL."""
     model: Known | Unknown | None = None
     """What is trained, where a plan is to be made."""
     history: History = NO_HISTORY

@@ -14,12 +14,20 @@ from shunter_planner.values import offer_from_json
 from shunter_store.ledger import NodeRow
 
 from shunter_workers.choosing import hosts_of
+from shunter_workers.decisions import Act, Look
 from shunter_workers.view import View
 
 AVOID_FOR_S: Final = 900.0
 """Firewalls, cables and disks are mended; a wrong inventory is not by itself."""
 MACHINE: Final = "machine"
 """The key of a node's addresses under which its provider names the machine, where it names it."""
+
+
+def look_first(nodes: Sequence[NodeRow]) -> Act | None:
+    """What has to be asked before these nodes are let go for what their machines are: where one of them is that no
+    listing has shown yet. Else the same machine may be taken again at once. None: nothing, or there is no answer."""
+    unseen = (node for node in nodes if node.handle is not None and node.condition is None)
+    return next((Act(Look(node)) for node in unseen if not machine_of(node)["machine"]), None)
 
 
 def avoiding(view: View, now: datetime, nodes: Sequence[NodeRow], detail: str) -> list[Mapping[str, Any]]:

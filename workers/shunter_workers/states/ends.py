@@ -15,10 +15,9 @@ from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.assignments import STOP_GRACE_S
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop, wait
 from shunter_workers.states import asking
-from shunter_workers.states.avoiding import avoiding
+from shunter_workers.states.avoiding import avoiding, look_first
 from shunter_workers.states.shrinking import shrunk, smaller_plan
 from shunter_workers.view import View, after, seconds_until, soonest
 
@@ -28,6 +27,9 @@ ALONE_LATER_S: Final = 5.0
 LIMITS_DRIFT_S: Final = 1.0
 """So much the end of the money moves by itself from one look to the next."""
 DISK_FULL: Final = "disk_full"
+PEER_LOST: Final = "peer_lost"
+CAUSE_WITHIN_S: Final = 3.0
+"""So much later than the ranks that lost a peer the peer's own node may tell why."""
 START_TAKES_S: Final = 600.0
 """What nodes on their own allow for the time before ranks first ran: only the service knows when that was."""
 
@@ -111,11 +113,12 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
     verdict = view.verdict
     if verdict.outcome is Outcome.USER_FAILURE:
         return _user_failure(view, verdict, now)
-    full = [node for node in view.members if verdict.reason == DISK_FULL and node.id == verdict.node_id]
+    full = _without_room(view, verdict)
     if full:
         return _lose_nodes(view, now, full, DISK_FULL, f"full: {verdict.message}")
     if verdict.outcome is Outcome.NODE_FAILURE:
-        return _start_again(view, now, verdict) or lose(view, now, verdict.reason, verdict.message)
+        told = _await_cause(view, now, verdict) or _start_again(view, now, verdict)
+        return told or lose(view, now, verdict.reason, verdict.message)
     if verdict.outcome is Outcome.STOPPED:
         # Nobody asked for it: the node was alone until its lease ended, or reached the limit that it carries.
         return stop_at_limit(view, now) or lose(view, now, verdict.reason or "stopped", verdict.message)
@@ -137,7 +140,7 @@ def is_stuck(node: NodeRow) -> str:
     return str(node.status.get("stuck") or "")
 
 
-def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str, what: str) -> Settle:
+def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str, what: str) -> Decision:
     """Recover without these nodes, which no provider calls lost."""
     names = ", ".join(str(node.rank) for node in nodes)
     decision = lose(view, now, reason, f"node {names} is {what}")
@@ -148,14 +151,20 @@ def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str
     told = [Tell(kept, Phase.STOP, view.job.generation, "recovering")] if kept else []
     others = [write for write in decision.writes if not isinstance(write, Tell)]
     memory = {**(decision.memory or view.memory.as_json()), "avoid": avoiding(view, now, nodes, what)}
-    return replace(decision, writes=[Release(gone, f"lost: {reason}"), *others, *told], memory=memory)
+    writes = [Release(gone, f"lost: {reason}"), *others, *told]
+    return look_first(nodes) or replace(decision, writes=writes, memory=memory)
 
 
 def surely_stopped_at(view: View, node: NodeRow) -> datetime | None:
     """When a node that is never heard again has stopped its ranks; None: it has no lease, or no agent yet."""
     if node.lease_granted_until is None or not node.run_generation:
         return None
-    return after(node.lease_granted_until, STOP_GRACE_S + view.unreachable_after_s)
+    return after(node.lease_granted_until, _grace_s(view, node) + view.unreachable_after_s)
+
+
+def _grace_s(view: View, node: NodeRow) -> float:
+    """What its ranks have, by the order that they run under."""
+    return float((node.assignment or {}).get("stop_grace_s") or view.stop_grace_s)
 
 
 def next_silence_s(view: View, now: datetime) -> float | None:
@@ -197,6 +206,27 @@ def _start_again(view: View, now: datetime, verdict: Verdict) -> Decision | None
     return replace(decision, memory={**(decision.memory or view.memory.as_json()), "asks": []})
 
 
+def _await_cause(view: View, now: datetime, verdict: Verdict) -> Decision | None:
+    """A rank failed for the loss of another one: what ended that one may be told a moment later, and be the user's
+    fault, or a node's that must not be kept. None: all is told, or long enough waited for."""
+    if verdict.reason != PEER_LOST or view.lost or all(node.ended is not None for node in view.gang.members):
+        return None
+    since = view.memory.peer_lost_at
+    if since is None:
+        return Settle(Change(next_in_s=CAUSE_WITHIN_S), memory=view.memory.but(peer_lost_at=now.timestamp()))
+    left_s = since + CAUSE_WITHIN_S - now.timestamp()
+    return wait(left_s) if left_s > 0 else None
+
+
+def _without_room(view: View, verdict: Verdict) -> list[NodeRow]:
+    """The node whose disk is full, where the verdict says that one is: that of the rank to blame."""
+    if verdict.reason != DISK_FULL:
+        return []
+    if verdict.rank is None:
+        return [node for node in view.members if node.id == verdict.node_id]
+    return [node for node in view.members if node.rank == verdict.rank // view.plan.ranks_per_node]
+
+
 def _user_failure(view: View, verdict: Verdict, now: datetime) -> Decision:
     spent, smaller = view.job.user_restarts, smaller_plan(view)
     if smaller is not None:
@@ -221,7 +251,8 @@ def _recover(view: View, now: datetime, counted: Mapping[str, Any], reason: str,
         set=dict(counted),
         events=[("job.recovering", {"reason": reason, "message": message, "back_off_s": back_off_s, **counted})],
     )
-    return Settle(change, writes, view.memory.but(not_before=now.timestamp() + back_off_s, create_failures=0))
+    memory = view.memory.but(not_before=now.timestamp() + back_off_s, create_failures=0, peer_lost_at=None)
+    return Settle(change, writes, memory)
 
 
 def _differ(one: datetime | None, other: datetime | None) -> bool:

@@ -13,7 +13,7 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.assignments import make_orders
-from shunter_workers.decisions import Intend, Place, Run, Settle, Tell, wait
+from shunter_workers.decisions import Act, Decision, Intend, Place, Run, Settle, Tell, wait
 from shunter_workers.mustering import (
     SKEW_S,
     Meeting,
@@ -36,7 +36,7 @@ MUSTER_WITHIN_S: Final = 90.0
 """A node that has not opened its ports, or not called the others, after this is as good as lost."""
 
 
-def start(view: View, now: datetime) -> Settle:
+def start(view: View, now: datetime) -> Decision:
     """Every node runs the next generation. Only for a gang that is whole and ready; several nodes gather first."""
     change = Change(trigger=Trigger.NODES_READY, next_in_s=0.0, set={"waiting": None})
     if has_orders(view):
@@ -45,7 +45,7 @@ def start(view: View, now: datetime) -> Settle:
     if found is not None:
         return refuse(view, now, found)
     meeting = _gather(view, now) if view.plan.num_nodes > 1 else None
-    if isinstance(meeting, Settle):
+    if isinstance(meeting, Settle | Act):
         return meeting
     run = order(view, view.members, now, meeting)
     change.set["generation"] = run.generation
@@ -67,7 +67,7 @@ def next_generation(view: View, members: Sequence[NodeRow]) -> int:
     return view.memory.ordered_generation + 1 if ran else view.job.generation
 
 
-def _gather(view: View, now: datetime) -> Meeting | Settle:
+def _gather(view: View, now: datetime) -> Meeting | Decision:
     """Where the nodes reach each other; or the next thing until that is known."""
     members = view.members
     generation = next_generation(view, members)

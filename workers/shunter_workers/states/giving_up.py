@@ -13,8 +13,8 @@ from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Close, MarkUnknown, Release, Settle, Write
-from shunter_workers.states.avoiding import avoiding
+from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write
+from shunter_workers.states.avoiding import avoiding, look_first
 from shunter_workers.states.ends import lose
 from shunter_workers.view import View, is_down
 
@@ -41,7 +41,7 @@ _BLOCKS: Final[Mapping[Fault, _Blocking]] = {
 _PASSING: Final = _Blocking(Reason.NO_CAPACITY, 15.0)
 
 
-def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Settle:
+def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -> Decision:
     """Some nodes did not come: plan anew, or where the job ran before replace them."""
     if view.memory.started:
         decision = lose(view, now, "node_lost", detail)
@@ -50,7 +50,8 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
             return decision
         machines = [node for node in broken if node.id in late and node.handle is not None]
         memory = {**(decision.memory or {}), "avoid": avoiding(view, now, machines, detail)}
-        return replace(decision, writes=[Release(late, detail), *decision.writes], memory=memory)
+        writes = [Release(late, detail), *decision.writes]
+        return look_first(machines) or replace(decision, writes=writes, memory=memory)
     # One that never appeared says nothing of its offer: a step may have died before it made the call.
     for_s = _NOT_READY_BLOCK_S if any(node.handle is not None for node in broken) else 0.0
     return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)

@@ -12,18 +12,19 @@ from typing import Any
 
 from shunter_providers.contract import Scope
 from shunter_schemas.states import Reason
+from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Release, Settle
+from shunter_workers.decisions import Decision, Release, Settle
 from shunter_workers.mustering import Unmet
-from shunter_workers.states.avoiding import avoiding, machine_of
+from shunter_workers.states.avoiding import avoiding, look_first, machine_of
 from shunter_workers.states.ends import lose
 from shunter_workers.states.giving_up import MOST_FAILURES, abandon
 from shunter_workers.view import View
 
 
-def refuse_unusable(view: View, now: datetime) -> Settle | None:
+def refuse_unusable(view: View, now: datetime) -> Decision | None:
     """A node that the core brings up itself, and did not accept."""
     for node in view.members:
         detail = view.refusals.get(node.id)
@@ -32,21 +33,29 @@ def refuse_unusable(view: View, now: datetime) -> Settle | None:
     return None
 
 
-def lose_unusable(view: View, now: datetime) -> Settle | None:
+def lose_unusable(view: View, now: datetime) -> Decision | None:
     """The same of a job that runs: the rest of the gang is kept."""
     for node in view.members:
         detail = view.refusals.get(node.id)
         if detail is not None:
-            decision = lose(view, now, "node_lost", f"node {node.rank}: {detail}")
-            if decision.change.trigger is not Trigger.NODE_LOST:
-                return decision
-            return replace(decision, writes=[Release([node.id], detail), *decision.writes])
+            return _lose_unusable(view, now, node, detail)
     return None
 
 
-def refuse(view: View, now: datetime, unmet: Unmet) -> Settle:
+def _lose_unusable(view: View, now: datetime, node: NodeRow, detail: str) -> Decision:
+    decision = lose(view, now, "node_lost", f"node {node.rank}: {detail}")
+    if decision.change.trigger is not Trigger.NODE_LOST:
+        return decision
+    memory = {**(decision.memory or view.memory.as_json()), "avoid": avoiding(view, now, [node], detail)}
+    writes = [Release([node.id], detail), *decision.writes]
+    return look_first([node]) or replace(decision, writes=writes, memory=memory)
+
+
+def refuse(view: View, now: datetime, unmet: Unmet) -> Decision:
     """Without this node, and without its machine; an offer that brings one bad node after the other is left too."""
     node, failures = unmet.node, view.memory.create_failures + 1
+    if (look := look_first([node])) is not None:
+        return look
     avoid = avoiding(view, now, [node], unmet.detail)
     told = ("node.refused", {"node": node.id, "node_rank": node.rank, **machine_of(node), "detail": unmet.detail})
     if failures > MOST_FAILURES or not _has_others(view, avoid):

@@ -11,7 +11,6 @@ from shunter_schemas.states import NodeState
 from shunter_store.ledger import NodeRow
 from shunter_store.steps import Change
 
-from shunter_workers.assignments import STOP_GRACE_S
 from shunter_workers.decisions import Decision, Release, Settle, Tell, Write, wait
 from shunter_workers.view import View, is_down
 
@@ -48,7 +47,7 @@ def _is_finished(node: NodeRow, view: View, now: datetime) -> bool:
         return True
     if any(facts.node_id == node.id and facts.drained for facts in view.gang.nodes):
         return True
-    return _is_told(node) and (now - node.desired_at).total_seconds() > STOP_GRACE_S + UPLOAD_WITHIN_S
+    return _is_told(node) and (now - node.desired_at).total_seconds() > view.stop_grace_s + UPLOAD_WITHIN_S
 
 
 def _is_told(node: NodeRow) -> bool:
