@@ -57,6 +57,8 @@ class Ended(NamedTuple):
     reason: str = ""
     """What the rank itself reported before it ended, with `message`."""
     message: str = ""
+    blamed: int | None = None
+    """The rank, on whatever node, in which it saw the cause; None: in itself."""
 
     @property
     def failed(self) -> bool:
@@ -67,6 +69,7 @@ class Verdict(NamedTuple):
     """The data of `failed`."""
 
     rank: int
+    """To blame; of another node, where a rank of this one knew that its own end was that one's fault."""
     failure_class: str
     reason: str
     message: str
@@ -124,7 +127,7 @@ def _cause(end: Ended) -> _Cause:
         rank, code = int(inner["rank"]), int(inner["code"])
         number = -code if code < 0 else None
     if end.reason:
-        return _Cause(rank, end.reason, number, code)
+        return _Cause(rank if end.blamed is None else end.blamed, end.reason, number, code)
     if number in FROM_OUTSIDE:
         return _Cause(rank, "signal", number, code)
     # torchrun's own traceback comes last and tells nothing; the worker's stands before it
@@ -160,7 +163,7 @@ def _headline(cause: _Cause, end: Ended) -> str:
         return f"rank {cause.rank} was killed by {signal_name(cause.signal)}"
     if cause.reason == "interrupted":
         return f"rank {cause.rank} exited with code {SAVED} (asks to be started again), though nothing here stopped it"
-    return f"rank {cause.rank} exited with code {cause.exit_code}"
+    return f"rank {cause.rank if end.blamed is None else end.rank} exited with code {cause.exit_code}"
 
 
 def explain_stop(ends: list[Ended]) -> tuple[int | None, str]:

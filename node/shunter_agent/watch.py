@@ -57,7 +57,10 @@ class Watch:
         failure = self._tails[member.process.rank].failure
         if failure and member.ended is not None and member.ended.failed:
             reason, message = str(failure.get("reason") or ""), str(failure.get("message") or "")
-            member.ended = member.ended._replace(reason=reason, message=message)
+            blamed = failure.get("rank")
+            member.ended = member.ended._replace(
+                reason=reason, message=message, blamed=blamed if isinstance(blamed, int) else None
+            )
         return self._ups(member) if not member.up else []
 
     def _read(self, member: Member, final: bool) -> bool:

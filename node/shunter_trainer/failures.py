@@ -7,6 +7,7 @@ TrainingFailure                 carries a reason (a slug) and a message for peop
 ├── PeerLost                    another rank vanished; that rank, or its node, is the cause
 └── CheckpointFault             a checkpoint could not be written or does not belong to this training
     └── DiskFull                since there is no room for it on this node
+        └── PeerDiskFull        or on that of another rank, which it names
 """
 
 from __future__ import annotations
@@ -59,6 +60,14 @@ class DiskFull(CheckpointFault):
     """There is no room for a checkpoint."""
 
     reason = "disk_full"
+
+
+class PeerDiskFull(DiskFull):
+    """There was no room for another rank's part of a checkpoint."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 OUT_OF_MEMORY = "out_of_memory"

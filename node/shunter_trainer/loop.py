@@ -58,14 +58,15 @@ class Crew:
 class Loop:
     """Runs a training from `position` to its last step."""
 
-    def __init__(self, course: Course, crew: Crew, start: Position) -> None:
+    def __init__(self, course: Course, crew: Crew, start: Position, told: Mapping[str, float] | None = None) -> None:
+        """`told`: goes into the first point."""
         self._course = course
         self._crew = crew
         self._start = start
         self._saved_step = start.step
         self._phases = crew.oversight.phases
         self._ending: str | None = None
-        self._values: dict[str, float] = {}
+        self._values: dict[str, float] = dict(told or {})
         self._sent_lr: float | None = None
         self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False

@@ -26,9 +26,14 @@ class Reports:
         """This rank has joined the gang."""
         self._write({"event": "up"})
 
-    def failure(self, reason: str, message: str) -> None:
-        """Why this rank is about to end; also in torchrun's error file, where one is asked for."""
-        self._write({"event": "failure", "reason": reason, "message": message})
+    def failure(self, reason: str, message: str, rank: int | None = None) -> None:
+        """Why this rank is about to end; also in torchrun's error file, where one is asked for.
+
+        Args:
+            rank: another one, where the cause is known to lie there.
+        """
+        blamed = {} if rank is None else {"rank": rank}
+        self._write({"event": "failure", "reason": reason, "message": message, **blamed})
         if error_file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
             _write_error_file(Path(error_file), message)
 

@@ -23,7 +23,7 @@ from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.document import Task, read_task
 from shunter_trainer.evaluation import Evaluator
 from shunter_trainer.export import export
-from shunter_trainer.failures import OUT_OF_MEMORY, UserFault, explain
+from shunter_trainer.failures import OUT_OF_MEMORY, PeerDiskFull, UserFault, explain
 from shunter_trainer.gang import Gang, join, leave
 from shunter_trainer.guards.hang import HangWatchdog
 from shunter_trainer.guards.memory import memory_facts
@@ -83,7 +83,7 @@ def train(gang: Gang, places: Places, reports: Reports) -> bool:
     course, geometry = _course(task.workload, data, gang)
     oversight = _oversight(task.workload, built, course, places, gang)
     strategy, objective = _prepared(task, built, gang)
-    start = _resumed(task, strategy, places, gang, reports, built.release.base_sha256)
+    start, told = _resumed(task, strategy, places, gang, reports, built.release.base_sha256)
     every = task.workload.log_every_steps
     crew = Crew(
         strategy=strategy,
@@ -102,7 +102,7 @@ def train(gang: Gang, places: Places, reports: Reports) -> bool:
     # What was made so far lives to the end: the collector need not look at it in every step.
     gc.enable()
     gc.freeze()
-    complete = Loop(course, crew, start).run()
+    complete = Loop(course, crew, start, told).run()
     crew.stream.close()
     with watchdog.slow_phase("export"):
         if complete:
@@ -175,11 +175,11 @@ def _policy(workload: TrainingWorkload, places: Places) -> Policy:
 
 def _resumed(
     task: Task, strategy: Strategy, places: Places, gang: Gang, reports: Reports, base_sha256: str | None
-) -> Position:
-    """Where the training stands: at the checkpoint to resume from, else at its beginning."""
+) -> tuple[Position, dict[str, float]]:
+    """Where the training stands: at the checkpoint to resume from, else at its beginning; and what it took."""
     fresh = Position(0, 0, task.digest, gang.world_size, task.strategy.kind, base_sha256=base_sha256)
     if places.resume is None:
-        return fresh
+        return fresh, {}
     # Heavy imports, needed only here.
     from shunter_trainer.checkpoint.load import find_checkpoint, load_checkpoint
 
@@ -195,8 +195,10 @@ def _resumed(
     if saved.workload_sha256 != task.digest:
         reports.say(f"{folder.name} was saved under another document; its weights are taken over all the same")
     strategy.recall(saved.memory)
-    reports.say(f"resumed from {folder.name} in {time.perf_counter() - began:.2f} s")
-    return replace(fresh, step=saved.step, samples_seen=saved.samples_seen, memory=saved.memory)
+    took_s = time.perf_counter() - began
+    reports.say(f"resumed from {folder.name} in {took_s:.2f} s")
+    start = replace(fresh, step=saved.step, samples_seen=saved.samples_seen, memory=saved.memory)
+    return start, {"checkpoint_load_s": took_s}
 
 
 def _short(digest: str | None) -> str:
@@ -213,7 +215,7 @@ def _report(error: BaseException, reports: Reports) -> None:
         traceback.print_exception(error)
     sys.stdout.flush()
     sys.stderr.flush()
-    reports.failure(reason, message)
+    reports.failure(reason, message, error.rank if isinstance(error, PeerDiskFull) else None)
 
 
 def main() -> None:

@@ -139,9 +139,10 @@ def test_what_a_rank_says_of_its_failure_is_told(service: NodeService, make_agen
     program = (
         "import json, os, time\n"
         "rank = int(os.environ['RANK'])\n"
-        "reason = ['peer_lost', 'non_finite_loss'][rank]\n"
+        "reason = ['peer_lost', 'disk_full'][rank]\n"
         "time.sleep(0.3 * rank)\n"
         "event = {'event': 'failure', 'reason': reason, 'message': f'rank {rank} says {reason}'}\n"
+        "event.update(rank=7) if rank else None\n"
         "print(json.dumps(event), file=open(os.environ['SHUNTER_METRICS_FILE'], 'a'), flush=True)\n"
         "raise SystemExit(1)"
     )
@@ -150,8 +151,8 @@ def test_what_a_rank_says_of_its_failure_is_told(service: NodeService, make_agen
 
     failed = service.wait_for("failed")
 
-    assert (failed["rank"], failed["failure_class"], failed["reason"]) == (1, "user", "non_finite_loss")
-    assert "rank 1 says non_finite_loss" in failed["message"]
+    assert (failed["rank"], failed["failure_class"], failed["reason"]) == (7, "node", "disk_full")
+    assert "rank 1 exited with code 1\nrank 1 says disk_full" in failed["message"]
 
 
 def test_prints_are_read_only_from_programs_that_write_no_metrics(service: NodeService, agent: AgentProcess) -> None:

@@ -49,6 +49,7 @@ def ended(rank: int, order: int, code: int | None = 1, tail: str = "", **rest: o
         ([ended(0, 1, tail=PORT)], 0, "node", "port_taken"),
         ([ended(0, 1, reason="non_finite_loss", message="loss is NaN")], 0, "user", "non_finite_loss"),
         ([ended(0, 1, reason="peer_lost"), ended(1, 2, reason="out_of_memory")], 1, "user", "out_of_memory"),
+        ([ended(0, 1, reason="disk_full", message="rank 3 …", blamed=3)], 3, "node", "disk_full"),
         ([ended(0, 1, 75)], 0, "node", "interrupted"),
         ([ended(0, 1, 75, tail=USER)], 0, "user", "user_error"),
         ([ended(2, 1, tail=TORCHRUN.format("1 (pid: 7)"))], 3, "user", "user_error"),
@@ -73,6 +74,13 @@ def test_the_message_holds_what_the_rank_said_and_its_last_lines() -> None:
 
     assert verdict is not None
     assert verdict.message == f"rank 4 exited with code 1\nbad batch\n{USER}"
+
+
+def test_the_message_names_the_rank_that_ended_also_where_another_one_is_to_blame() -> None:
+    verdict = judge([ended(0, 1, reason="disk_full", message="rank 3 could not write its part", blamed=3)])
+
+    assert verdict is not None
+    assert verdict.message == "rank 0 exited with code 1\nrank 3 could not write its part"
 
 
 def test_the_message_says_nothing_twice() -> None:

@@ -1,5 +1,6 @@
 """Folders of checkpoints: whole or not there, verified, pruned, and divided among ranks."""
 
+import errno
 import json
 import signal
 import subprocess
@@ -12,8 +13,8 @@ import torch
 from shunter_trainer.checkpoint.load import find_checkpoint
 from shunter_trainer.checkpoint.manifest import commit, describe, read_manifest, sweep, verify, whole_checkpoints
 from shunter_trainer.checkpoint.prune import prune
-from shunter_trainer.checkpoint.save import own_share
-from shunter_trainer.failures import CheckpointFault
+from shunter_trainer.checkpoint.save import fault_of_others, own_share
+from shunter_trainer.failures import CheckpointFault, PeerDiskFull, PeerLost
 from shunter_trainer.gang import Gang
 from support import killed_saves
 
@@ -51,6 +52,17 @@ def test_damage_is_found_and_named(tmp_path: Path, damage: Any, message: str) ->
 
     with pytest.raises(CheckpointFault, match=message):
         verify(folder)
+
+
+def test_of_ranks_that_could_not_write_the_one_without_room_is_blamed() -> None:
+    broken, full = OSError(errno.EIO, "broken"), OSError(errno.ENOSPC, "No space left on device")
+
+    lost, blamed = fault_of_others({1: broken}), fault_of_others({1: broken, 3: full})
+
+    assert isinstance(lost, PeerLost)
+    assert isinstance(blamed, PeerDiskFull)
+    assert (blamed.reason, blamed.rank) == ("disk_full", 3)
+    assert str(blamed) == f"rank 3 could not write its part of a checkpoint ({full})"
 
 
 def test_what_has_no_manifest_is_no_checkpoint(tmp_path: Path) -> None:

@@ -30,7 +30,14 @@ from shunter_trainer.checkpoint.manifest import (
     write_durably,
 )
 from shunter_trainer.checkpoint.prune import prune
-from shunter_trainer.failures import CheckpointFault, DiskFull, PeerLost, TrainingFailure, speaks_of_lost_peer
+from shunter_trainer.failures import (
+    CheckpointFault,
+    DiskFull,
+    PeerDiskFull,
+    PeerLost,
+    TrainingFailure,
+    speaks_of_lost_peer,
+)
 from shunter_trainer.gang import Gang, another_group
 from shunter_trainer.strategies.names import MODEL, OPTIMIZER
 
@@ -109,11 +116,10 @@ class Saver:
             return PeerLost(f"Another rank is gone: it was lost while a checkpoint was written ({error})")
         failures: Mapping[int, Any] = getattr(error, "failures", {})
         if failures and self._gang.rank not in failures:
-            rank, (cause, *_) = next(iter(failures.items()))
-            return PeerLost(f"rank {rank} could not write its part of a checkpoint ({cause})")
+            return fault_of_others({rank: cause for rank, (cause, *_) in failures.items()})
         own = failures[self._gang.rank][0] if failures else error
         cause = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        kind = DiskFull if getattr(own, "errno", None) in _NO_ROOM else CheckpointFault
+        kind = DiskFull if _lacks_room(own) else CheckpointFault
         return kind(f"a checkpoint could not be written to {self._policy.root}: {cause}")
 
     def salvage(self, within_s: float) -> None:
@@ -152,6 +158,13 @@ class Saver:
         return [entry for entries in everyone for entry in entries]
 
 
+def fault_of_others(causes: Mapping[int, BaseException]) -> TrainingFailure:
+    """What it means for this rank that others, by their ranks, could not write: the one without room is to blame."""
+    rank = next((rank for rank, cause in causes.items() if _lacks_room(cause)), next(iter(causes)))
+    told = f"rank {rank} could not write its part of a checkpoint ({causes[rank]})"
+    return PeerDiskFull(rank, told) if _lacks_room(causes[rank]) else PeerLost(told)
+
+
 def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
     """A copy, on the CPU, of what this rank writes: its shards, and its part of what every rank holds.
 
@@ -170,6 +183,10 @@ def own_share(state: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
     if gang.device.type == "cuda":
         torch.cuda.synchronize(gang.device)
     return share
+
+
+def _lacks_room(error: BaseException) -> bool:
+    return getattr(error, "errno", None) in _NO_ROOM
 
 
 def _holders(value: Any, gang: Gang) -> tuple[int, int]:
