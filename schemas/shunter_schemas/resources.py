@@ -28,7 +28,7 @@ class GangShape(NamedTuple):
 
 
 class Resources(Part):
-    """`gpus` alone, any two of `gpus`, `nodes` and `gpus_per_node`, or `cpu_processes` alone."""
+    """`gpus` alone, any two of `gpus`, `nodes` and `gpus_per_node`, or `cpu_processes` with or without `nodes`."""
 
     gpus: Annotated[Annotated[Gpus, Tag("number")] | Annotated[GpuRange, Tag("object")], BY_SHAPE] | None = Field(
         default=None,
@@ -42,7 +42,7 @@ class Resources(Part):
         default=None, description="GPUs of each node.", examples=[8]
     )
     cpu_processes: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Ranks on CPUs, on one node, instead of GPUs.", examples=[2]
+        default=None, description="Ranks on CPUs of each node, instead of GPUs.", examples=[2]
     )
     gpu_models: Annotated[tuple[GpuModel, ...], Field(max_length=64)] = Field(
         default=(), description="GPU models that will do. Empty: any.", examples=[["H100", "A100-80GB"]]
@@ -76,7 +76,8 @@ class Resources(Part):
                 such documents with pointers.
         """
         if self.cpu_processes is not None:
-            return GangShape(1, self.cpu_processes, self.cpu_processes)
+            num_nodes = self.nodes or 1
+            return GangShape(num_nodes, self.cpu_processes, num_nodes * self.cpu_processes)
         if isinstance(self.gpus, GpuRange):
             raise ValueError("the number of GPUs is a range")
         return _gpu_gang(self.gpus, self.nodes, self.gpus_per_node)

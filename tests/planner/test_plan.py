@@ -105,6 +105,22 @@ def test_spot_goes_first_when_both_kinds_of_capacity_will_do() -> None:
     assert answer.instance == "alpha"
 
 
+def test_ranks_on_cpus_are_laid_out_over_the_hosts_of_a_pool() -> None:
+    pool = {"count": 2, "host_stride": 1024, "free_on_hosts": (8, 3), "host_names": ("one", "two")}
+
+    fits = planned(document({"nodes": 2, "cpu_processes": 3}), on("local", LOCAL_CPU, **pool))
+    waits = refused(document({"nodes": 2, "cpu_processes": 4}), on("local", LOCAL_CPU, **pool))
+    never = refused(document({"nodes": 2, "cpu_processes": 3}), on("local", LOCAL_CPU))
+
+    assert (fits.num_nodes, fits.ranks_per_node, fits.world_size, fits.slot_kind) == (2, 3, 6, "cpu")
+    assert (waits.final, waits.rejected[0].detail) == (
+        False,
+        "1 of 2 hosts have 4 free CPU slots, 2 such hosts are needed",
+    )
+    assert never.final
+    assert "2 nodes needed, and this is one machine" in never.rejected[0].detail
+
+
 @pytest.mark.parametrize(
     ("resources", "nodes", "per_node"),
     [

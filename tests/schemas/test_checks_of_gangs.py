@@ -35,9 +35,9 @@ RESOURCES: list[tuple[Changes, str, str]] = [
         "`gpus` is for GPUs, `cpu_processes` for CPUs; give one of them",
     ),
     (
-        {"resources": {"cpu_processes": 2, "nodes": 2}},
-        "/resources/nodes",
-        "`nodes` is for GPUs, `cpu_processes` for CPUs; give one of them",
+        {"resources": {"cpu_processes": 2, "nodes": 2, "gpus_per_node": 1}},
+        "/resources/gpus_per_node",
+        "`gpus_per_node` is for GPUs, `cpu_processes` for CPUs; give one of them",
     ),
     (
         {"resources": {"gpus": 10, "nodes": 4}},
@@ -92,6 +92,15 @@ STRATEGIES: list[tuple[Changes, str, str]] = [
         {"strategy": {"kind": "hsdp", "shard_size": 8}},
         "/strategy/shard_size",
         "2 ranks (/resources/cpu_processes) do not divide into groups of 8; use 8 ranks",
+    ),
+    (
+        {
+            "strategy": {"kind": "hsdp", "shard_size": "node", "reshard_after_forward": 3},
+            "resources": {"nodes": 3, "cpu_processes": 4},
+            "workload.batch.global_size": 12,
+        },
+        "/strategy/reshard_after_forward",
+        "3 does not divide the 4 ranks over which parameters are split (/resources/cpu_processes); use 2 or 4, or true",
     ),
     (
         {"strategy": {"kind": "fsdp", "reshard_after_forward": 3}},

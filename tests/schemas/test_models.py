@@ -124,6 +124,7 @@ def test_a_default_can_be_told_from_a_choice() -> None:
     ("resources", "gang"),
     [
         ({"cpu_processes": 2}, GangShape(1, 2, 2)),
+        ({"cpu_processes": 2, "nodes": 3}, GangShape(3, 2, 6)),
         ({"gpus": 16}, GangShape(None, None, 16)),
         ({"gpus": 16, "nodes": 2}, GangShape(2, 8, 16)),
         ({"gpus": 16, "gpus_per_node": 4}, GangShape(4, 4, 16)),

@@ -18,13 +18,18 @@ from support.hosts import Host, Pool, make_pool
 from support.ssh_pool import as_variable, pool_settings
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+GATE = "/root/gate"
+PATIENCE_S = 150.0
+"""For what takes moments on a quiet machine."""
 TICKS = """
-import sys, time
-for tick in range(int(sys.argv[1])):
+import itertools, os, sys, time
+for tick in itertools.count():
     print("tick", tick, time.time(), flush=True)
-    time.sleep(0.25)
+    if os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.1)
 """
 
 
@@ -44,20 +49,41 @@ def plane(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cont
 @pytest.fixture(autouse=True)
 def _as_new(pool: Pool) -> None:
     pool.reset()
+    for host in pool.hosts:
+        gate_of(host).unlink(missing_ok=True)
 
 
-def ticking(ticks: int, **parts: Any) -> dict[str, Any]:
-    return plain(sys.executable, "-c", TICKS, str(ticks), **parts)
+def ticking() -> dict[str, Any]:
+    """A job that writes a line every tenth of a second, until the gate of its host is open."""
+    return plain(sys.executable, "-c", TICKS, GATE)
+
+
+def gate_of(host: Host) -> Path:
+    return host.folder / GATE.lstrip("/")
+
+
+def ticks_of(plane: ControlPlane, job_id: str) -> list[int]:
+    return [int(line.split()[1]) for line in plane.lines(job_id)]
 
 
 def nodes_of(host: Host) -> list[Path]:
     return sorted((host.folder / "root/.shunter/nodes").glob("shn-*"))
 
 
+def waits_for(job: dict[str, Any]) -> str:
+    return str((job.get("waiting") or {}).get("reason", ""))
+
+
+def output_of(host: Host) -> list[str]:
+    """What the newest job's rank has written there."""
+    *_, log = sorted(host.folder.glob("root/.shunter/nodes/*/logs/*/*stdout*"), key=lambda path: path.stat().st_mtime)
+    return log.read_text().splitlines()
+
+
 def host_of(plane: ControlPlane, pool: Pool, job_id: str) -> Host:
     with plane.database() as database:
         (node,) = database.read(lambda conn: ledger.of_job(conn, job_id, live_only=True))
-    assert node.handle is not None
+    assert node.handle is not None, "a job that runs has a node with a handle"
     return next(host for host in pool.hosts if node.handle.endswith(f"@{host.name}"))
 
 
@@ -75,7 +101,7 @@ def test_a_job_runs_on_a_host_that_cannot_reach_the_service_and_leaves_nothing_t
 ) -> None:
     job_id = plane.submit(plain("sh", "-c", "hostname; echo to stderr >&2; echo $HOME"))
 
-    plane.wait_for(job_id, "succeeded", timeout_s=90)
+    plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
 
     assert set(plane.lines(job_id)) == {host_name(plane, job_id), "to stderr", "/root"}
     for host in pool.hosts:
@@ -88,71 +114,99 @@ def host_name(plane: ControlPlane, job_id: str) -> str:
 
 
 def test_sshd_restarts_and_drops_every_session_while_the_training_goes_on(plane: ControlPlane, pool: Pool) -> None:
-    job_id = plane.submit(ticking(60))
-    plane.wait_for(job_id, "running", timeout_s=60)
-    wait_until(lambda: len(plane.lines(job_id)) > 2, timeout_s=30, description="the first lines are here")
+    job_id = plane.submit(ticking())
+    plane.wait_for(job_id, "running", timeout_s=PATIENCE_S)
+    wait_until(lambda: len(plane.lines(job_id)) > 2, timeout_s=PATIENCE_S, description="the first lines are here")
     host = host_of(plane, pool, job_id)
 
     host.stop_sshd(drop_sessions=True)
     before = len(plane.lines(job_id))
     host.start_sshd()
 
-    wait_until(lambda: len(plane.lines(job_id)) > before + 4, timeout_s=40, description="lines come again")
-    plane.wait_for(job_id, "succeeded", timeout_s=60)
-    ticks = [int(line.split()[1]) for line in plane.lines(job_id)]
-    assert ticks == list(range(60))
+    wait_until(lambda: len(plane.lines(job_id)) > before + 4, timeout_s=PATIENCE_S, description="lines come again")
+    gate_of(host).touch()
+    plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
+    ticks = ticks_of(plane, job_id)
+    assert ticks == list(range(len(ticks)))
     assert "job.recovering" not in [event["type"] for event in plane.events(job_id)]
 
 
 def test_logs_that_somebody_watches_are_less_than_two_seconds_behind(plane: ControlPlane) -> None:
-    job_id = plane.submit(ticking(100))
-    plane.wait_for(job_id, "running", timeout_s=60)
-    wait_until(lambda: len(plane.lines(job_id)) > 12, timeout_s=30, description="it is watched and writes")
+    job_id = plane.submit(ticking())
+    plane.wait_for(job_id, "running", timeout_s=PATIENCE_S)
+    wait_until(lambda: len(plane.lines(job_id)) > 12, timeout_s=PATIENCE_S, description="it is watched and writes")
+    behind_s: list[float] = []
 
-    behind_s = []
-    for _ in range(8):
-        newest = float(plane.lines(job_id)[-1].split()[2])
-        behind_s.append(time.time() - newest)
-        time.sleep(0.4)
+    def keeps_up() -> bool:
+        """By the median of the last few looks: on a loaded machine one may take long by itself."""
+        time.sleep(0.2)
+        behind_s.append(time.time() - float(plane.lines(job_id)[-1].split()[2]))
+        return len(behind_s) >= 8 and sorted(behind_s[-8:])[4] < 2.0
 
+    wait_until(keeps_up, timeout_s=PATIENCE_S, description="the newest line is less than two seconds old")
     plane.cancel(job_id)
-    plane.wait_for(job_id, "cancelled", timeout_s=60)
-    assert sorted(behind_s)[len(behind_s) // 2] < 2.0, behind_s
+    plane.wait_for(job_id, "cancelled", timeout_s=PATIENCE_S)
 
 
 def test_two_jobs_share_one_host_and_a_third_waits_for_a_slot(plane: ControlPlane, pool: Pool) -> None:
-    jobs = [plane.submit(ticking(24)) for _ in range(5)]
+    jobs = [plane.submit(ticking()) for _ in range(5)]
 
-    for job_id in jobs[:4]:
-        plane.wait_for(job_id, "running", "succeeded", timeout_s=90)
+    def standing() -> list[str]:
+        return sorted(job["state"] if job["state"] == "running" else waits_for(job) for job in map(plane.job, jobs))
 
+    wait_until(
+        lambda: standing() == ["running"] * 4 + ["slots_taken"], timeout_s=PATIENCE_S, description="four run, one waits"
+    )
+    for host in pool.hosts:
+        gate_of(host).touch()
     for job_id in jobs:
-        plane.wait_for(job_id, "succeeded", timeout_s=120)
+        plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
     leases = [json.loads((node / "lease.json").read_text()) for host in pool.hosts for node in nodes_of(host)]
     assert {lease["deployment"] for lease in leases} == {leases[0]["deployment"]}
 
 
+@pytest.mark.trainer
+def test_a_training_spans_hosts_that_know_nothing_of_each_other(plane: ControlPlane, pool: Pool) -> None:
+    from support.trainings import document  # brings torch, which nothing else here needs
+
+    members = {"duration": {"steps": 8}, "batch": {"global_size": 8}, "log_every_steps": 1}
+    job = {**document(**members), "strategy": {"kind": "ddp"}, "resources": {"nodes": 2, "cpu_processes": 2}}
+
+    job_id = plane.submit(job)
+
+    plane.wait_for(job_id, "succeeded", timeout_s=240)
+    (met,) = [event["data"] for event in plane.events(job_id) if event["type"] == "gang.met"]
+    assert {node["address"] for node in met["nodes"]} == {host.address for host in pool.hosts}
+    assert {node["interface"] for node in met["nodes"]} == {"eth0"}
+    leases = [json.loads((node / "lease.json").read_text()) for host in pool.hosts for node in nodes_of(host)]
+    assert [lease["slots"] for lease in leases if lease["job"] == job_id] == [[0, 1], [0, 1]]
+    assert plane.job(job_id)["plan"]["world_size"] == 4
+    assert [agents(host) for host in pool.hosts] == [[], []]
+
+
 def test_the_control_plane_dies_and_the_training_goes_on_and_is_caught_up_with(plane: ControlPlane, pool: Pool) -> None:
-    job_id = plane.submit(ticking(60))
-    plane.wait_for(job_id, "running", timeout_s=60)
+    job_id = plane.submit(ticking())
+    plane.wait_for(job_id, "running", timeout_s=PATIENCE_S)
     host = host_of(plane, pool, job_id)
 
     plane.kill("worker")
     plane.kill("api")
-    time.sleep(2)
-    alive = agents(host)
+    written = len(output_of(host))
+    wait_until(lambda: len(output_of(host)) > written + 10, timeout_s=PATIENCE_S, description="the training goes on")
+    assert agents(host)
     plane.start_api()
     plane.start_worker()
 
-    assert len(alive) >= 1
-    plane.wait_for(job_id, "succeeded", timeout_s=60)
-    ticks = [int(line.split()[1]) for line in plane.lines(job_id)]
-    assert ticks == list(range(60))
+    gate_of(host).touch()
+    plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
+    ticks = ticks_of(plane, job_id)
+    assert ticks == list(range(len(ticks)))
+    assert len(ticks) > written + 10
 
 
 def test_a_shell_opens_in_the_job_s_folder_with_a_key_that_goes_with_the_job(plane: ControlPlane, pool: Pool) -> None:
-    job_id = plane.submit(ticking(120))
-    plane.wait_for(job_id, "running", timeout_s=60)
+    job_id = plane.submit(ticking())
+    plane.wait_for(job_id, "running", timeout_s=PATIENCE_S)
     host = host_of(plane, pool, job_id)
     keys = host.folder / "root/.ssh/authorized_keys"
     before = keys.read_text()
@@ -160,7 +214,7 @@ def test_a_shell_opens_in_the_job_s_folder_with_a_key_that_goes_with_the_job(pla
     told = shunter(plane, "ssh", job_id, "--", "sh", "-c", "pwd; hostname; echo '; touch HIT'")
     during = keys.read_text()
     plane.cancel(job_id)
-    plane.wait_for(job_id, "cancelled", timeout_s=60)
+    plane.wait_for(job_id, "cancelled", timeout_s=PATIENCE_S)
 
     folder, name, hostile = told.stdout.splitlines()
     assert folder.startswith("/root/.shunter/nodes/shn-")
@@ -172,7 +226,7 @@ def test_a_shell_opens_in_the_job_s_folder_with_a_key_that_goes_with_the_job(pla
 
 def test_nobody_opens_a_shell_where_there_is_no_node(plane: ControlPlane) -> None:
     job_id = plane.submit(plain("true"))
-    plane.wait_for(job_id, "succeeded", timeout_s=60)
+    plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
 
     answer = plane.http("POST", f"/v1/jobs/{job_id}/shells", json={"public_key": "ssh-ed25519 " + "A" * 68})
     bad = plane.http("POST", f"/v1/jobs/{job_id}/shells", json={"public_key": 'command="x" ssh-ed25519 AAAA'})
@@ -185,8 +239,8 @@ def test_the_bundle_of_debug_holds_what_helps_and_no_secret(plane: ControlPlane,
     planted = {"HF_TOKEN": "hf_plantedplantedplanted", "DB_PASSWORD": "correct-horse-battery"}
     script = "import os, time; print(dict(os.environ)); print('raised from', os.environ['DB_PASSWORD']); time.sleep(60)"
     job_id = plane.submit(plain(sys.executable, "-c", script, environment={"variables": planted}))
-    plane.wait_for(job_id, "running", timeout_s=60)
-    wait_until(lambda: len(plane.lines(job_id)) >= 2, timeout_s=30, description="the secret is in the log")
+    plane.wait_for(job_id, "running", timeout_s=PATIENCE_S)
+    wait_until(lambda: len(plane.lines(job_id)) >= 2, timeout_s=PATIENCE_S, description="the secret is in the log")
     api_key = (plane.data_dir / "api-key").read_text().strip()
 
     shunter(plane, "debug", job_id, "--into", str(tmp_path / "bundle.tar.gz"))
@@ -204,7 +258,7 @@ def test_the_bundle_of_debug_holds_what_helps_and_no_secret(plane: ControlPlane,
     of_nodes = {name.rpartition("/")[2] for name in files if name.startswith("nodes/")}
     assert {"agent.json", "lease.json", "journal-journal.jsonl", "processes.json"} <= of_nodes
     assert "clock_skew_s" in files["bootstraps.json"]
-    plane.wait_for(job_id, "cancelled", timeout_s=60)
+    plane.wait_for(job_id, "cancelled", timeout_s=PATIENCE_S)
 
 
 def shunter(plane: ControlPlane, *arguments: str) -> subprocess.CompletedProcess[str]:

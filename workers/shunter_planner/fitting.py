@@ -98,6 +98,9 @@ def _shape(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape 
         return _waiting(candidate, "none", f"{shape.num_nodes} hosts needed, {hosts} can be used at the moment")
     if candidate.shared_host and not candidate.offer.host_stride and shape.world_size > per_node:
         return _never(candidate, "too_small", f"{shape.world_size} {unit} needed, there are {per_node} in all")
+    if candidate.shared_host and not candidate.offer.host_stride and kind == "cpu" and shape.num_nodes > 1:
+        detail = f"{shape.num_nodes} nodes needed, and this is one machine (leave out resources.nodes)"
+        return _never(candidate, "too_small", detail)
     joined = candidate.offer.interconnect
     if _needs_rdma(document, shape) and joined != "rdma":
         return _never(candidate, "interconnect", f"nodes are joined by {joined}, rdma needed")

@@ -36,7 +36,7 @@ def _ranks(job: JobSpec) -> Iterator[Fault]:
     resources = job.resources
     gpu_fields = [name for name in ("gpus", "nodes", "gpus_per_node") if getattr(resources, name) is not None]
     if resources.cpu_processes is not None:
-        for name in gpu_fields:
+        for name in (name for name in gpu_fields if name != "nodes"):
             yield Fault(f"/resources/{name}", f"`{name}` is for GPUs, `cpu_processes` for CPUs; give one of them")
     elif not gpu_fields:
         yield Fault("/resources", "the number of ranks is not given: give `gpus`, or `cpu_processes`")
@@ -133,7 +133,7 @@ def _shards_of(job: JobSpec, strategy: FsdpStrategy | HsdpStrategy) -> tuple[int
         return strategy.shard_size, "/strategy/shard_size"
     resources, world_size = job.resources, world_size_of(job)
     if resources.cpu_processes is not None:
-        return world_size, ranks_place(job)
+        return resources.cpu_processes, ranks_place(job)
     if resources.gpus_per_node is None and resources.nodes is not None and world_size is not None:
         return world_size // resources.nodes, "/resources/nodes"
     return resources.gpus_per_node, "/resources/gpus_per_node"

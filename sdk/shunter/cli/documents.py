@@ -46,7 +46,9 @@ Program = Annotated[
 Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs in all, one rank each.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Number of nodes.")]
 PerNode = Annotated[int | None, typer.Option("--gpus-per-node", min=1, help="GPUs of each node.")]
-Cpus = Annotated[int | None, typer.Option("--cpu-processes", min=1, help="Ranks on CPUs instead of GPUs.")]
+Cpus = Annotated[
+    int | None, typer.Option("--cpu-processes", min=1, help="Ranks on CPUs of each node, instead of GPUs.")
+]
 Models = Annotated[list[str] | None, typer.Option("--gpu-model", help="A GPU model that will do. Repeatable.")]
 Module = Annotated[bool, typer.Option("--module", "-m", help="PROGRAM is a module, as in python -m.")]
 LauncherOption = Annotated[
