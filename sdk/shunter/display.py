@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
@@ -15,12 +15,13 @@ from shunter_schemas.states import TERMINAL_STATES, Reason, State
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
-    from shunter_schemas.api import Job
+    from shunter_schemas.api import Job, Recovery
 
     from shunter.retries import Away, Outage
 
 _PLAIN_EVERY_S = 5.0
 _AWAY_EVERY_S = 60.0
+_BACK_IS_NEWS_FOR = timedelta(minutes=2)
 
 
 class Display(Protocol):
@@ -76,6 +77,7 @@ def status_line(job: Job) -> str:
     if job.state in (State.STOPPING, *TERMINAL_STATES):
         parts.append(_why(job))
     if job.state not in TERMINAL_STATES:
+        parts.append(_just_back(job))
         parts += ["its nodes do not report"] if job.health != "ok" else []
         parts += ["paused" if job.state == State.QUEUED else "pausing"] if job.pause_requested_at else []
     return "  ".join(part for part in parts if part)
@@ -112,6 +114,22 @@ def waiting_words(job: Job) -> str:
         return ""
     place = f" (place {waiting.position} in the queue)" if waiting.position else ""
     return f"waiting: {waiting.detail or waiting.reason}{place}"
+
+
+def came_back(recovery: Recovery) -> str:
+    """How long it took after a loss, and what it was spent on."""
+    spent = ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in recovery.phases)
+    so_far = "" if recovery.resumed_at is not None else " so far"
+    return f"back at work {recovery.seconds:.1f} s after the loss{so_far} ({spent})"
+
+
+def _just_back(job: Job) -> str:
+    """For some minutes after a loss."""
+    recovery = job.attempts[-1].recovery if job.attempts else None
+    if job.state is not State.RUNNING or recovery is None or recovery.resumed_at is None:
+        return ""
+    is_news = datetime.now(UTC) - recovery.resumed_at < _BACK_IS_NEWS_FOR
+    return f"back {recovery.seconds:.0f} s after a loss" if is_news else ""
 
 
 def away_words(outage: Outage) -> str:

@@ -13,7 +13,7 @@ from shunter_schemas.api import Job, Tried
 from shunter_schemas.reasons import meaning
 from shunter_schemas.states import TERMINAL_STATES, Health, Reason, State
 
-from shunter.display import duration, steps
+from shunter.display import came_back, duration, steps
 from shunter.errors import ShunterError
 
 if TYPE_CHECKING:
@@ -188,6 +188,9 @@ def _lost(job: Job) -> Iterator[str]:
         first = why.splitlines()[0] if why else ""
         at = f" after step {attempt.last_step}" if attempt.last_step is not None else ""
         yield f"Start {attempt.generation} was lost{at}: {first}."
+    for attempt in job.attempts[-1:]:
+        if attempt.recovery is not None:
+            yield _sentence(came_back(attempt.recovery))
 
 
 def _ways_out(job: Job, workers: bool) -> Iterator[str]:

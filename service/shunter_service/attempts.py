@@ -12,6 +12,8 @@ from shunter_store.gang import End, EndRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.standings import Standing
 
+from shunter_service.resuming import recovery_of
+
 How = Literal["running", "done", "failed", "lost", "paused", "moved", "stopped"]
 
 _RUNS: Final = frozenset({State.STARTING, State.RUNNING})
@@ -46,16 +48,18 @@ def _attempt(
     ends = [end for end in standing.ends if end.generation == number]
     how, reason, message = _end(standing, left, after, ends)
     version, spec = _document(standing, number)
+    running_at = up.at if up is not None and (left is None or up.seq < left.seq) else None
     return Attempt(
         generation=number,
         started_at=began.at,
-        running_at=up.at if up is not None and (left is None or up.seq < left.seq) else None,
+        running_at=running_at,
         ended_at=None if left is None else left.at,
         how=how,
         reason=reason,
         message=message,
         nodes=_nodes(standing, number, ends),
         last_step=last_step,
+        recovery=recovery_of(standing, began, running_at),
         document=version,
         strategy=str(spec["strategy"]["kind"]) if "strategy" in spec else None,
     )

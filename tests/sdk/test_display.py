@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from shunter.display import LiveDisplay, PlainDisplay, duration, make_display, status_line, summary
-from shunter_schemas.api import Job, Progress, Waiting
+from shunter_schemas.api import Attempt, Job, Progress, Recovery, Waiting
 from shunter_schemas.states import State
 
 NOW = datetime(2026, 11, 30, 4, 53, tzinfo=UTC)
@@ -42,6 +42,23 @@ def job(state: str, **more: Any) -> Job:
 )  # fmt: skip
 def test_a_status_line_says_what_matters_in_that_state(shown: Job, line: str) -> None:
     assert status_line(shown) == line
+
+
+def test_a_job_that_is_just_back_after_a_loss_says_how_long_it_was_away() -> None:
+    now = datetime.now(UTC)
+    long_ago = now - timedelta(hours=1)
+
+    just, not_yet, before = (
+        job("running", attempts=(Attempt(generation=2, started_at=NOW, how="running", recovery=recovery),))
+        for recovery in (
+            Recovery(lost_at=now, resumed_at=now, seconds=31.8),
+            Recovery(lost_at=now, seconds=31.8),
+            Recovery(lost_at=long_ago, resumed_at=long_ago, seconds=31.8),
+        )
+    )
+
+    assert status_line(just) == "running  back 32 s after a loss"
+    assert status_line(not_yet) == status_line(before) == "running"
 
 
 def test_an_ended_job_is_summed_up_with_its_time_and_losses() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from shunter.explaining import Explanation, explained, failing_rank
-from shunter_schemas.api import Attempt, Job, Progress, Tried, Waiting
+from shunter_schemas.api import Attempt, Job, Progress, Recovery, RecoveryPhase, Tried, Waiting
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import Reason, State
 from support.api_process import ApiProcess
@@ -17,6 +17,17 @@ NOW = datetime.now(UTC)
 def job(state: str, **more: Any) -> Job:
     given = {"created_at": NOW, "updated_at": NOW, "revision": 1, "spec": {}, **more}
     return Job(id="job_1", name="tiny", state=State(state), **given)
+
+
+BACK = Recovery(
+    lost_at=NOW,
+    resumed_at=NOW + timedelta(seconds=9.5),
+    seconds=9.5,
+    phases=tuple(
+        RecoveryPhase(name=name, seconds=took_s)
+        for name, took_s in (("noticed", 1.5), ("stopped", 2.0), ("ranks_up", 6.0))
+    ),
+)
 
 
 def failed(reason: Reason, message: str = "") -> Job:
@@ -60,6 +71,12 @@ def said(explanation: Explanation) -> str:
             )),
             "recovers",
             "Start 1 was lost after step 120: rank 1 ended by SIGKILL.",
+            "shunter watch job_1",
+        ),
+        (
+            job("running", attempts=(Attempt(generation=2, started_at=NOW, how="running", recovery=BACK),)),
+            "runs",
+            "Back at work 9.5 s after the loss (noticed 1.5, stopped 2.0, ranks_up 6.0).",
             "shunter watch job_1",
         ),
         (

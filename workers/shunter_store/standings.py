@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from shunter_schemas.states import State
 from sqlalchemy import Column, Connection, Table, select
 
 from shunter_store.bulk import ByKeys
 from shunter_store.documents import DocumentRow
 from shunter_store.events import TransitionRow
+from shunter_store.first_points import FirstPoint, first_points
 from shunter_store.gang import End, EndRow
 from shunter_store.jobs import JobRow
 from shunter_store.ledger_rows import COST_USD, NodeRow
+from shunter_store.lifecycle import Trigger
 from shunter_store.metrics import ProgressRow
 from shunter_store.rows import columns_of
 from shunter_store.tables import gang_nodes, job_documents, jobs, nodes, progress, transitions
 
 R = TypeVar("R")
+_RECOVERIES: Final = 3
+"""Of each job, so that one with many costs no more to show than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Standing:
     cost_usd: float = 0.0
     documents: Sequence[DocumentRow] = ()
     """Those that moves replaced, oldest first."""
+    first_points: Mapping[int, FirstPoint] = field(default_factory=dict)
+    """By generation, of the last few that followed a loss."""
 
 
 def _of_jobs(cls: type[Any], table: Table, *order: Column[Any]) -> ByKeys:
@@ -84,9 +91,16 @@ def _beside(conn: Connection, rows: Sequence[JobRow]) -> list[Standing]:
             ends=[_typed(end) for end in ends.get(row.id, ())],
             cost_usd=float(costs.get(row.id, 0.0)),
             documents=documents.get(row.id, ()),
+            first_points=first_points(conn, row.id, _recovered(moves.get(row.id, ()))),
         )
         for row in rows
     ]
+
+
+def _recovered(moves: Sequence[TransitionRow]) -> list[int]:
+    """The newest generations that were started after a loss."""
+    lost = next((place for place, move in enumerate(moves) if move.trigger is Trigger.NODE_LOST), len(moves))
+    return [move.generation for move in moves[lost:] if move.to_state is State.STARTING][-_RECOVERIES:]
 
 
 def _grouped(cls: type[R], statement: ByKeys, conn: Connection, ids: Collection[str]) -> dict[str, list[R]]:

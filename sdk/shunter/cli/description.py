@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shunter_schemas.api import Job, JobNode, JobPlan
 
 from shunter.cli.output import clock
-from shunter.display import duration, status_line
+from shunter.display import came_back, duration, status_line
 
 
 def describe(job: Job, *, wide: bool = False) -> list[str]:
@@ -76,6 +76,8 @@ def _attempts(job: Job) -> Iterator[str]:
         why = (attempt.message or attempt.reason or "").partition("\n")[0]
         step = f"step {attempt.last_step}" if attempt.last_step is not None else ""
         yield f"  start {attempt.generation}  {clock(attempt.started_at)}  {attempt.how:<8} {step:<12} {why}".rstrip()
+        if attempt.recovery is not None:
+            yield f"    {came_back(attempt.recovery)}"
 
 
 def _nodes(job: Job, *, wide: bool) -> Iterator[str]:
