@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shunter_store import gang
 from support import proc
 from support.control_plane import TERMINAL, ControlPlane
 from support.hosts import Host, Pool, lockstep
@@ -26,10 +30,12 @@ from support.hosts.plane import agents_on, instance, plane_on, ranks_on
 from support.trainings import document
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.trainer, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.trainer, pytest.mark.timeout(600)]
 
 TWO_HOSTS = {"nodes": 2, "gpus_per_node": 1}
 LEASE_S = 12.0
+PATIENCE_S = 150.0
+"""For what takes moments on a quiet machine."""
 GATE = "/root/gate"
 
 
@@ -41,7 +47,11 @@ def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "leased": instance(hosts, lease_s=LEASE_S),
         "skewed": instance(hosts[:2], ahead_s={hosts[1].name: 3600.0}),
     }
-    quick = {"SHUNTER_TIMING__UNREACHABLE_AFTER_S": "3", "SHUNTER_PACE__QUIET_S": "0.5"}
+    quick = {
+        "SHUNTER_TIMING__UNREACHABLE_AFTER_S": "3",
+        "SHUNTER_TIMING__STOP_GRACE_S": "10",
+        "SHUNTER_PACE__QUIET_S": "0.5",
+    }
     with plane_on(four_hosts, tmp_path_factory.mktemp("plane"), instances, **quick) as running:
         yield running
 
@@ -58,9 +68,11 @@ def pool(four_hosts: Pool, plane: ControlPlane) -> Pool:
         set_gpus(host, 1)
     wait_until(
         lambda: not any((host.folder / "taken.json").exists() for host in four_hosts.hosts),
-        timeout_s=60,
+        timeout_s=PATIENCE_S,
         description="the hosts of the test before are given back",
     )
+    for host in four_hosts.hosts:
+        shutil.rmtree(host.seen("/srv/nodes"), ignore_errors=True)  # else the small disks are full some day
     return four_hosts
 
 
@@ -96,36 +108,67 @@ def started(plane: ControlPlane, job: dict[str, Any]) -> str:
     job_id = plane.submit(job)
     await_generation(plane, job_id, 1)
     if job["workload"]["kind"] == "training":
-        wait_until(lambda: committed(plane, job_id), timeout_s=60, description="a checkpoint is committed")
+        wait_until(lambda: committed(plane, job_id), timeout_s=PATIENCE_S, description="a checkpoint is committed")
     else:
-        wait_until(lambda: any("tick" in line for line in plane.lines(job_id)), timeout_s=60, description="a tick")
+        await_tick(plane, job_id)
     return job_id
+
+
+def await_tick(plane: ControlPlane, job_id: str) -> None:
+    """The counting ranks have met."""
+    wait_until(lambda: any("tick" in line for line in plane.lines(job_id)), timeout_s=PATIENCE_S, description="a tick")
+
+
+def ticks_of(plane: ControlPlane, job_id: str, rank: int, generation: int = 1) -> list[int]:
+    """What a counting rank wrote in one generation, as far as it is here."""
+    query = {"generation": generation, "rank": rank, "limit": 1000}
+    items = plane.http("GET", f"/v1/jobs/{job_id}/logs", params=query).json()["items"]
+    return [int(line["text"].split()[1]) for line in items if line["text"].startswith("tick")]
 
 
 def open_gate(plane: ControlPlane, pool: Pool, job_id: str) -> dict[str, Any]:
     """Let the counting ranks end."""
     for host in pool.hosts:
         (host.folder / GATE.lstrip("/")).touch()
-    return plane.wait_for(job_id, "succeeded", timeout_s=60)
+    return plane.wait_for(job_id, "succeeded", timeout_s=PATIENCE_S)
 
 
 def end(plane: ControlPlane, pool: Pool, job_id: str) -> None:
     """Cancel a training; nothing of it may be left."""
     plane.cancel(job_id)
-    plane.wait_for(job_id, "cancelled", timeout_s=60)
+    plane.wait_for(job_id, "cancelled", timeout_s=PATIENCE_S)
     assert_nothing_is_left(plane, pool, job_id)
 
 
 def host_of(plane: ControlPlane, pool: Pool, job_id: str, rank: int) -> Host:
-    """The host of the newest node with this rank."""
-    name = [row for row in rows_of(plane, job_id) if row.rank == rank][-1].addresses["machine"]
-    return next(host for host in pool.hosts if host.name == name)
+    """The host of the newest node with this rank, once a listing has shown where that is."""
+
+    def name() -> str | None:
+        return [row for row in rows_of(plane, job_id) if row.rank == rank][-1].addresses.get("machine")
+
+    wait_until(name, timeout_s=PATIENCE_S, description=f"a listing shows the node of rank {rank}")
+    return next(host for host in pool.hosts if host.name == name())
+
+
+@contextmanager
+def paused(pids: list[int]) -> Iterator[None]:
+    """These processes do nothing meanwhile."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint_and_no_node(plane: ControlPlane, pool: Pool) -> None:
     job_id = started(plane, training())
+    other, host = (host_of(plane, pool, job_id, rank) for rank in (0, 1))
 
-    os.kill(ranks_on(host_of(plane, pool, job_id, 1))[0], signal.SIGKILL)
+    with paused(agents_on(other)):  # which may be the first to tell that a peer is gone
+        os.kill(ranks_on(host)[0], signal.SIGKILL)
+        wait_until(lambda: events_of(plane, job_id, "job.recovering"), timeout_s=PATIENCE_S, description="it is told")
 
     await_generation(plane, job_id, 2)
     assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
@@ -156,10 +199,12 @@ def test_a_link_that_is_cut_for_less_than_the_lease_is_a_pause(plane: ControlPla
     host = host_of(plane, pool, job_id, 1)
 
     host.cut_link()
-    wait_until(lambda: plane.job(job_id)["health"] == "unreachable", timeout_s=30, description="silence is noticed")
+    wait_until(
+        lambda: plane.job(job_id)["health"] == "unreachable", timeout_s=PATIENCE_S, description="silence is noticed"
+    )
     host.restore_link()
 
-    wait_until(lambda: plane.job(job_id)["health"] == "ok", timeout_s=60, description="it is back")
+    wait_until(lambda: plane.job(job_id)["health"] == "ok", timeout_s=PATIENCE_S, description="it is back")
     job = open_gate(plane, pool, job_id)
     assert job["generation"] == 1
     assert_nothing_is_left(plane, pool, job_id)
@@ -168,13 +213,18 @@ def test_a_link_that_is_cut_for_less_than_the_lease_is_a_pause(plane: ControlPla
 def test_a_link_that_is_cut_for_longer_than_the_lease_costs_the_node(plane: ControlPlane, pool: Pool) -> None:
     job_id = started(plane, counting("leased"))
     host = host_of(plane, pool, job_id, 1)
+    wait_until(lambda: len(ticks_of(plane, job_id, 1)) > 3, timeout_s=PATIENCE_S, description="its output is here")
+    synced = ticks_of(plane, job_id, 1)
 
     host.cut_link()
 
-    wait_until(lambda: not ranks_on(host), timeout_s=60, description="the node has stopped its ranks by itself")
+    wait_until(lambda: not ranks_on(host), timeout_s=PATIENCE_S, description="the node has stopped its ranks by itself")
     met = await_generation(plane, job_id, 2)
     assert host.address not in {node["address"] for node in met["nodes"]}
     assert [event["reason"] for event in events_of(plane, job_id, "job.recovering")] == ["node_silent"]
+    kept = ticks_of(plane, job_id, 1)
+    assert kept[: len(synced)] == synced
+    assert kept == list(range(1, len(kept) + 1)), "the output of the lost node is whole up to its last exchange"
     host.restore_link()
     open_gate(plane, pool, job_id)
     assert_nothing_is_left(plane, pool, job_id)
@@ -188,9 +238,15 @@ def test_nodes_whose_service_is_gone_for_longer_than_the_lease_save_and_stop(pla
     for role in ("api", "worker"):
         plane.kill(role)
 
-    wait_until(lambda: not any(map(ranks_on, hosts)), timeout_s=60, description="the nodes stop by themselves")
+    wait_until(lambda: not any(map(ranks_on, hosts)), timeout_s=PATIENCE_S, description="the nodes stop by themselves")
     assert all(agents_on(host) for host in hosts), "agents wait to tell of it"
+    back_at = datetime.now(UTC)
     plane.start_api()
+    wait_until(
+        lambda: all(row.last_sync_at and row.last_sync_at > back_at for row in rows_of(plane, job_id)),
+        timeout_s=PATIENCE_S,
+        description="both nodes have told of it before anybody judges their silence",
+    )
     plane.start_worker()
     await_generation(plane, job_id, 2)
     assert committed(plane, job_id)[-1] > before, "they saved before they stopped"
@@ -209,8 +265,9 @@ def test_a_preemption_notice_saves_a_checkpoint_first(plane: ControlPlane, pool:
     await_generation(plane, job_id, 2)
     assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
     assert committed(plane, job_id)[-1] > before
-    (lost,) = events_of(plane, job_id, "job.recovering")
-    assert lost["reason"] == "interrupted"
+    with plane.database() as database:
+        ends = database.read(lambda conn: gang.ends(conn, job_id))
+    assert "interrupted" in {end.reason for end in ends if end.generation == 1}
     end(plane, pool, job_id)
 
 
@@ -222,7 +279,7 @@ def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) 
 
     wait_until(
         lambda: host.address not in {node["address"] for node in events_of(plane, job_id, "gang.met")[-1]["nodes"]},
-        timeout_s=90,
+        timeout_s=PATIENCE_S,
         description="a gang without the full host has met",  # its peer may be the first to fail: one try more
     )
     (*_, met) = events_of(plane, job_id, "gang.met")
@@ -231,7 +288,6 @@ def test_a_host_whose_disk_is_full_is_replaced(plane: ControlPlane, pool: Pool) 
     end(plane, pool, job_id)
 
 
-@pytest.mark.nightly
 def test_a_host_with_less_than_was_offered_is_refused_and_passed_over(plane: ControlPlane, pool: Pool) -> None:
     set_gpus(pool.hosts[0], 0)
 
@@ -285,13 +341,16 @@ def test_torchrun_spans_hosts_and_a_lost_half_hangs_nobody(plane: ControlPlane, 
 def test_a_wrong_clock_is_told_of_and_harms_nothing(plane: ControlPlane, pool: Pool) -> None:
     job_id = started(plane, counting("skewed"))
 
-    skews = events_of(plane, job_id, "node.clock_skew")
+    skews = {skew["node_rank"]: skew["skew_s"] for skew in events_of(plane, job_id, "node.clock_skew")}
 
-    assert [(skew["node_rank"], round(skew["skew_s"], -1)) for skew in skews] == [(1, 3600)]
+    assert skews.pop(1) == pytest.approx(3600, abs=120)
+    assert all(abs(skew_s) < 120 for skew_s in skews.values()), "no more than a slow exchange explains"
     job = open_gate(plane, pool, job_id)
     assert job["generation"] == 1
     assert_nothing_is_left(plane, pool, job_id)
 
 
 def _is_launcher(pid: int) -> bool:
-    return b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes() and proc.lives(pid)
+    with suppress(OSError):
+        return b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes() and proc.lives(pid)
+    return False

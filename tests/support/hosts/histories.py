@@ -65,7 +65,7 @@ def assert_nothing_is_left(plane: ControlPlane, pool: Pool, job_id: str) -> None
     """No process on any host, no row open, and the job's cost is what its rows were held for."""
     wait_until(
         lambda: not any(ranks_on(host) or agents_on(host) for host in pool.hosts if host.is_on),
-        timeout_s=20,
+        timeout_s=60,
         description="nothing of the job runs on any host",
     )
     rows = rows_of(plane, job_id)
