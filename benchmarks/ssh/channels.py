@@ -59,19 +59,23 @@ took, late, failed = [], [], []
 async def agent(folder, number):
     end = time.monotonic() + seconds
     due = time.monotonic() + every_s * number / len(nodes)
+    kept = None
     while due < end:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         begun = time.monotonic()
         try:
-            port = int((folder / "service-url").read_text().rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = "POST /v1/node/sync HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", "Connection: close"
+            if kept is None:  # as real agents do, it keeps the connection from one exchange to the next
+                port = int((folder / "service-url").read_text().rpartition(":")[2])
+                kept = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = kept
+            head = "POST /v1/node/sync HTTP/1.1", "Host: x", f"Content-Length: {len(body)}"
             writer.write("\\r\\n".join([*head, "", ""]).encode() + body)
-            answer = await reader.read()
-            writer.close()
+            answer = await reader.readuntil(b"\\r\\n\\r\\n")
+            await reader.readexactly(2)
             (took if answer.startswith(b"HTTP/1.1 200") else failed).append(time.monotonic() - begun)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             failed.append(str(error))
+            kept = None
         due += every_s
         late.append(max(0.0, time.monotonic() - due))
 

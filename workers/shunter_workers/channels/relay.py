@@ -11,6 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -75,9 +76,7 @@ class Relay:
         port = where.port or (443 if secure else 80)
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
-                reader, writer = await asyncio.open_connection(
-                    where.hostname, port, ssl=ssl.create_default_context() if secure else None
-                )
+                reader, writer = await asyncio.open_connection(where.hostname, port, ssl=_trusted() if secure else None)
         except (OSError, TimeoutError):
             await _refuse(node, 503, b"the service does not answer\n")
             return False
@@ -94,6 +93,12 @@ class Relay:
         finally:
             writer.close()
         return True
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Made once: it reads every certificate that the machine trusts, which takes longer than the exchange."""
+    return ssl.create_default_context()
 
 
 class _Side:
