@@ -34,7 +34,6 @@ def test_a_reader_of_the_readme_runs_a_job_on_a_host(pool: Pool, tmp_path: Path)
     (write,), (use,) = blocks("own hosts"), blocks("on own hosts")
     write = write.replace("10.0.0.11", host.address).replace("ssh-ed25519 AAAA...", host.host_key)
     write = write.replace("~/.ssh/id_ed25519", str(pool.client_key))
-    (tmp_path / ".shunter").mkdir()
     (tmp_path / "job.yaml").write_text(json.dumps(plain("hostname")))  # JSON is YAML
 
     wrote = in_bash(write, tmp_path)
