@@ -191,8 +191,8 @@ def idle(database: Database, node: NodeRow) -> None:
 
 
 def look(database: Database, node: NodeRow, condition: str) -> None:
-    seen = {"condition": condition, "reason": "", "addresses": {"machine": "host-1"}}
-    database.write(lambda conn: scans.see_first(conn, node.id, **seen))
+    at = {"machine": "host-1"}
+    database.write(lambda conn: scans.see_first(conn, node.id, condition=condition, reason="", addresses=at))
 
 
 def row(database: Database, node: NodeRow) -> NodeRow:

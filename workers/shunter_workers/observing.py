@@ -35,7 +35,7 @@ _PLACES: Final = frozenset({State.QUEUED, State.PROVISIONING, State.RECOVERING})
 class Observer:
     """Makes views."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         database: Database,
         offers: Offers,
