@@ -106,13 +106,7 @@ async def test_a_node_that_shut_itself_down_is_stopped_and_said_to_bill_on(cloud
     ("code", "message", "fault", "scope"),
     [
         (*NO_ROOM, Fault.NO_CAPACITY, Scope.OFFER),
-        ("ZonalAllocationFailed", "Allocation failed in zone 1.", Fault.NO_CAPACITY, Scope.OFFER),
-        ("OverconstrainedAllocationRequest", "Allocation failed. VM(s) with", Fault.NO_CAPACITY, Scope.OFFER),
-        ("OverconstrainedZonalAllocationRequest", "Allocation failed.", Fault.NO_CAPACITY, Scope.OFFER),
-        ("SpotPriceGreaterThanProvidedMaxPrice", "Unable to perform operation", Fault.NO_CAPACITY, Scope.OFFER),
         ("OperationNotAllowed", "exceeding approved Total Regional Cores quota.", Fault.QUOTA, Scope.REGION),
-        ("OperationNotAllowed", "exceeding approved LowPriorityCores quota.", Fault.QUOTA, Scope.OFFER),
-        ("PublicIPCountLimitReached", "Cannot create more than 100 addresses", Fault.QUOTA, Scope.REGION),
         ("OSProvisioningTimedOut", "OS Provisioning did not finish in time.", Fault.TRANSIENT, Scope.PROVIDER),
     ],
 )
