@@ -19,6 +19,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = _BEGAN
+        self.database_behind_s = 0.0
+        """By how much the database's was set back."""
 
     def tick(self, seconds: float) -> None:
         """Let time pass."""
@@ -35,13 +37,13 @@ class Clock:
     @property
     def moment(self) -> datetime:
         """Now, as rows hold it."""
-        return datetime.fromtimestamp(self.now, UTC)
+        return datetime.fromtimestamp(self.now - self.database_behind_s, UTC)
 
     def rule(self, engine: Engine) -> None:
         """Make it the clock of a SQLite database."""
 
         def replace(connection: Any, _record: object) -> None:
-            connection.create_function("unixepoch", 1, lambda _: self.now)
+            connection.create_function("unixepoch", 1, lambda _: self.now - self.database_behind_s)
 
         event.listen(engine, "connect", replace)
 

@@ -194,7 +194,7 @@ class World:
         lease_s, stop_s = answer.lease.expires_in_s, answer.lease.stop_in_s
         require(8, lease_s is not None, f"{agent.machine.handle} may run for ever on its own")
         granted = row.lease_granted_until
-        written = granted is not None and granted.timestamp() >= self.clock.now + (lease_s or 0.0) - 1.0
+        written = granted is not None and granted.timestamp() >= self.clock.moment.timestamp() + (lease_s or 0.0) - 1.0
         require(8, written, f"{agent.machine.handle} was granted {lease_s} s, the ledger says {granted}")
         cap = self._cap_usd(row.job_id)
         if cap is not None:

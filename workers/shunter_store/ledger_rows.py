@@ -109,8 +109,11 @@ _AGE_H: Final = (
     func.coalesce(type_coerce(nodes.c.gone_at, Double), db_now()) - type_coerce(nodes.c.accrued_at, Double)
 ) / 3600
 ACCRUED: Final = nodes.c.accrued_usd + case(
-    (nodes.c.accrued_at.is_not(None) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
+    ((nodes.c.accrued_at < db_now()) & nodes.c.gone_at.is_(None), nodes.c.billed_usd_per_hour * _AGE_H), else_=0.0
 )
-"""What a node has cost up to now: the intervals that are over, and the one that runs."""
+"""What a node has cost up to now: the intervals that are over, and the one that runs.
+
+One whose begin lies ahead of the clock, which was set back then, costs nothing as yet.
+"""
 COST_USD: Final = func.coalesce(func.sum(func.round(ACCRUED * 1_000_000)), 0) / 1_000_000.0
 """What several nodes have cost: each in whole micro-dollars, so that every sum over the same nodes is the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from shunter_planner import Block, Candidate, History, Plan, Unavailable
 from shunter_planner.models.document import Known, Unknown
@@ -26,6 +26,10 @@ MEMORY = "steps"
 
 _DOWN = frozenset({"stopped", "failed", "gone"})
 
+LONGEST_REST_S: Final = 600.0
+"""A provider that asks for more is asked again sooner."""
+LONGEST_BLOCK_S: Final = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -43,8 +47,6 @@ class Memory:
     """While stopping: since when no node answers."""
     asks: Sequence[int] = ()
     """Generations that ended since a rank asked to be started again, and that had saved nothing by then."""
-    peer_lost_at: float | None = None
-    """When a rank was found to have failed for the loss of another one, whose own end is not known yet."""
     pausing: int = 0
     """The generation that was told to stop for a pause; 0: none."""
     moving: int = 0
@@ -73,7 +75,6 @@ class Memory:
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
             "asks": list(self.asks),
-            "peer_lost_at": self.peer_lost_at,
             "pausing": self.pausing,
             "moving": self.moving,
             "paused_at": self.paused_at,
@@ -89,6 +90,12 @@ class Memory:
         """The same with some things changed, as it is stored."""
         return replace(self, **changes).as_json()
 
+    def rests_s(self, now: datetime) -> float:
+        """How much of the back-off is left. A moment further away than any back-off is one that a clock left behind
+        which was set back."""
+        left_s = self.not_before - now.timestamp()
+        return left_s if 0 < left_s <= LONGEST_REST_S else 0.0
+
     def standing_blocks(self, now: datetime) -> list[Block]:
         """What is still to be avoided."""
         return [
@@ -101,7 +108,7 @@ class Memory:
                 region=entry.get("region", ""),
             )
             for entry in self.blocks
-            if entry["until"] > now.timestamp()
+            if 0 < entry["until"] - now.timestamp() <= LONGEST_BLOCK_S
         ]
 
 

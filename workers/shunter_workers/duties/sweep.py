@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from dataclasses import dataclass
 from typing import Final
 
 from shunter_schemas.states import Health, NodeState, State
 from shunter_store import due
 from shunter_store.database import Database
-from shunter_store.sqltypes import db_now, seconds
+from shunter_store.setbacks import set_back
+from shunter_store.sqltypes import clock_of, db_now, seconds
 from shunter_store.tables import job_due, jobs, nodes
 from sqlalchemy import Connection, select
 
@@ -17,6 +21,12 @@ EVERY_S: Final = 2.0
 AT_ONCE: Final = 100
 """Silent jobs that one round wakes. Where the service itself was away thousands seem silent, and most are back before
 their turn comes."""
+SET_BACK_S: Final = 60.0
+"""A clock that goes back by less holds up nothing for longer than that."""
+LOOKS_WITHIN_S: Final = 5.0
+FOLLOWS_WITHIN_S: Final = 60.0
+
+_log = logging.getLogger(__name__)
 
 _SILENT = (
     select(jobs.c.id)
@@ -34,6 +44,22 @@ _SILENT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What two clocks said at one moment: the database's, and one that nobody sets. Seconds."""
+
+    by_database: float
+    began: float
+
+    def follows(self, before: _Look) -> bool:
+        """Whether it came soon after; else somebody else may have swept in between, and have seen the same."""
+        return self.began - before.began < FOLLOWS_WITHIN_S
+
+    def behind_s(self, before: _Look) -> float:
+        """How much less has passed by the database's clock, since then, than really has."""
+        return (self.began - before.began) - (self.by_database - before.by_database)
+
+
 class Sweep:
     """Republishes hints, bounded; correctness holds with every hint lost, this only makes it quick."""
 
@@ -42,9 +68,11 @@ class Sweep:
         self._hints = hints
         self._lease_s = lease_s
         self._unreachable_after_s = unreachable_after_s
+        self._looked: _Look | None = None
 
     async def work(self) -> float:
         """One round."""
+        await self._mind_the_clock()
         silent = await self._database.aread(self._silent)
         if silent:
             await self._database.awrite(lambda conn: due.wake(conn, silent))
@@ -52,6 +80,21 @@ class Sweep:
         if waiting:
             await self._hints.publish(waiting)
         return EVERY_S
+
+    async def _mind_the_clock(self) -> None:
+        """Where the database's clock was set back, what waits for a moment would wait for hours: it looks anew."""
+        before, look = self._looked, await self._look()
+        if before is not None and look is not None and look.follows(before) and look.behind_s(before) >= SET_BACK_S:
+            by_s = look.behind_s(before)
+            woken = await self._database.awrite(lambda conn: set_back(conn, by_s=by_s))
+            _log.warning("the database's clock was set back by %.0f s: %d jobs look anew", by_s, woken)
+        self._looked = look
+
+    async def _look(self) -> _Look | None:
+        """None: it took so long, since this process stood still perhaps, that it says nothing."""
+        began = time.monotonic()
+        now = await self._database.aread(clock_of)
+        return _Look(now.timestamp(), began) if time.monotonic() - began < LOOKS_WITHIN_S else None
 
     def _silent(self, conn: Connection) -> list[str]:
         return list(conn.execute(_SILENT, {"for_s": self._unreachable_after_s}).scalars())

@@ -37,7 +37,7 @@ def _close(node: NodeRow, view: View, now: datetime) -> Decision | float | None:
     if node.absent_scans >= SCANS_FOR_PROOF:
         return Act(Prove(node))
     asked_at = view.memory.asked.get(node.id)
-    if asked_at is None:
+    if asked_at is None or asked_at > now.timestamp():  # by a clock that was set back since
         return Act(Terminate(node))
     again_in_s = asked_at + _retry_s(node, now) - now.timestamp()
     return again_in_s if again_in_s > 0 else Act(Terminate(node))

@@ -82,8 +82,8 @@ def _fill_gaps(view: View, now: datetime) -> Decision | None:
     """New intents in the place of those whose create call was refused."""
     if not missing_ranks(view):
         return None
-    if view.memory.not_before > now.timestamp():
-        return wait(view.memory.not_before - now.timestamp())
+    if (rest_s := view.memory.rests_s(now)) > 0:
+        return wait(rest_s)
     intend = intend_missing(view)
     return wait(SLOTS_AGAIN_S) if intend is None else Settle(Change(next_in_s=0.0), [intend])
 

@@ -38,8 +38,8 @@ def decide(view: View, now: datetime) -> Decision:
     )
     if own is not None:
         return own
-    if view.memory.not_before > now.timestamp():
-        return wait(view.memory.not_before - now.timestamp())
+    if (rest_s := view.memory.rests_s(now)) > 0:
+        return wait(rest_s)
     return place_gang(view, now)
 
 

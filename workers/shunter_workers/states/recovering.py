@@ -69,7 +69,7 @@ def _halt_kept(view: View) -> Decision | None:
 def _wait_for_kept(view: View, now: datetime) -> Decision | None:
     """Back-off, and what the kept nodes still upload: the last checkpoint of the old generation may be among it."""
     busy_s = max((_drain_s(node, view, now) for node in view.members), default=0.0)
-    delay_s = max(busy_s, view.memory.not_before - now.timestamp())
+    delay_s = max(busy_s, view.memory.rests_s(now))
     return wait(soonest(delay_s, next_limit_s(view, now))) if delay_s > 0 else None
 
 
