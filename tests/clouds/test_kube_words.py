@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from shunter_providers.clouds.kube_words import view
+from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import (
     Fault,
     NodeCondition,
@@ -55,14 +57,14 @@ async def test_a_pod_that_finds_no_node_has_failed_for_want_of_room_when_its_tim
         ("ContainerCreating", "", NodeCondition.PENDING),
     ],
 )
-async def test_an_image_that_will_never_come_is_told_from_one_that_is_late(
-    cluster: KubernetesCluster, reason: str, message: str, condition: NodeCondition
+def test_an_image_that_will_never_come_is_told_from_one_that_is_late(
+    reason: str, message: str, condition: NodeCondition
 ) -> None:
-    view = await shown(cluster, waiting(reason, message))
+    shown = of_pod(waiting(reason, message))
 
-    assert view.condition is condition
-    assert reason in view.reason
-    assert message in view.reason
+    assert shown.condition is condition
+    assert reason in shown.reason
+    assert message in shown.reason
 
 
 @pytest.mark.parametrize(
@@ -108,22 +110,17 @@ async def test_an_image_that_will_never_come_is_told_from_one_that_is_late(
         ({"phase": "Unknown"}, NodeCondition.UNKNOWN, "does not answer"),
     ],
 )
-async def test_how_a_pod_ended_is_said_in_words(
-    cluster: KubernetesCluster, shows: dict[str, Any], condition: NodeCondition, said: str
-) -> None:
-    view = await shown(cluster, shows)
+def test_how_a_pod_ended_is_said_in_words(shows: dict[str, Any], condition: NodeCondition, said: str) -> None:
+    shown = of_pod(shows)
 
-    assert view.condition is condition
-    assert said in view.reason
+    assert shown.condition is condition
+    assert said in shown.reason
 
 
-async def shown(cluster: KubernetesCluster, shows: dict[str, Any]) -> NodeView:
-    provider = kubernetes(cluster)
-    handle = await provider.create(await an_intent(provider))
-    cluster.states[handle] = shows
-    view = await provider.get(handle)
-    await provider.close()
-    return view
+def of_pod(shows: dict[str, Any]) -> NodeView:
+    """With this status."""
+    pod = {"metadata": {"name": "shn-abcdef-zzzz"}, "spec": {}, "status": shows}
+    return view(Fields(pod, "pod"), 1.0, 60.0)
 
 
 async def test_a_pod_that_somebody_drains_is_known_while_it_still_saves(cluster: KubernetesCluster) -> None:
@@ -140,11 +137,11 @@ async def test_a_pod_that_somebody_drains_is_known_while_it_still_saves(cluster:
     cluster.machines.end_s = 60.0
     await provider.terminate(handle)
 
-    view = await provider.get(handle)
+    shown = await provider.get(handle)
 
     await provider.close()
-    assert view.condition is NodeCondition.STOPPED
-    assert view.reason == "it is being ended: evicted: its node is drained: Eviction API"
+    assert shown.condition is NodeCondition.STOPPED
+    assert shown.reason == "it is being ended: evicted: its node is drained: Eviction API"
 
 
 @pytest.mark.parametrize(
