@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from litestar import Litestar
 from litestar.connection import ASGIConnection
@@ -58,7 +59,9 @@ CONTROLLERS = [
 
 
 async def _tell_activity(service: Service) -> None:
+    """Its counters, and the file whose time shows that this process's event loop turns."""
     run_dir = service.data.data_dir / "run"
+    alive = run_dir / f"alive-{os.getpid()}"
     try:
         while True:
             counts = {
@@ -67,9 +70,13 @@ async def _tell_activity(service: Service) -> None:
                 "exchanges": service.exchanges.count,
             }
             await asyncio.to_thread(activity.write, run_dir, "api", counts)
+            with suppress(OSError):
+                alive.touch()
             await asyncio.sleep(activity.EVERY_S)
     finally:
         activity.forget(run_dir)
+        with suppress(OSError):
+            alive.unlink(missing_ok=True)
 
 
 async def admit(connection: Connection, handler: BaseRouteHandler) -> None:

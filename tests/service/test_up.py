@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.documents import tiny_lm
-from support.up_process import COMMAND, Up, children_of, descendants_of, lives, resident_mib, running_up
+from support.up_process import COMMAND, Up, children_of, command_of, descendants_of, lives, resident_mib, running_up
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -25,6 +25,11 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def apis(up: Up) -> list[int]:
+    """The processes that serve the API."""
+    return [pid for pid in children_of(up.process.pid) if "shunter_service\0api" in command_of(pid)]
 
 
 def is_whole(up: Up) -> bool:
@@ -111,6 +116,22 @@ def test_the_processes_stay_small(up: Up) -> None:
 
     assert resident_mib(api) <= 120
     assert resident_mib(up.process.pid) <= 32
+
+
+def test_several_processes_serve_the_api_and_the_end_of_one_is_not_noticed(tmp_path: Path) -> None:
+    with running_up(tmp_path / "data", "--api-processes", "2") as up:
+        before = apis(up)
+        os.kill(before[0], signal.SIGKILL)
+        answers = [up.readiness().status_code for _ in range(5)]
+
+        wait_until(lambda: len(apis(up)) == 2, timeout_s=30, description="another one takes its place")
+
+        assert len(before) == 2
+        assert answers == [200] * 5
+        assert before[1] in apis(up)
+        wait_until(lambda: " works again" in up.said, timeout_s=30, description="it says so")
+        assert up.stop() == 0
+        assert not any(map(lives, before))
 
 
 def test_a_stop_leaves_no_process_and_the_next_start_has_the_same_address_key_and_jobs(tmp_path: Path) -> None:

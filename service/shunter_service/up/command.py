@@ -15,10 +15,11 @@ from shunter_service.up.child import Child, last_lines
 from shunter_service.up.layout import Layout, configured_redis, default_data_dir, redis_socket
 from shunter_service.up.local_nodes import count_live
 from shunter_service.up.lock import AlreadyUp, Lock
-from shunter_service.up.roles import api_role, child_environment, python, redis_role, worker_role
+from shunter_service.up.roles import api_roles, child_environment, python, redis_role, worker_role
 from shunter_service.up.supervisor import RoleFails, Supervisor
 
 _PREPARE_WITHIN_S = 300.0
+_MOST_PROCESSES = 64
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -42,10 +43,10 @@ def run(arguments: Sequence[str]) -> int:
     _say(f"Shunter on {layout.data_dir}\n  API      {url}\n  API key  {layout.api_key}\n  logs     {layout.logs}")
     if not address.is_loopback(listener):
         _say("  warning  the API is reachable from other machines over plain HTTP; put TLS in front of it")
-    return _supervise(layout, listener, Supervisor(_report))
+    return _supervise(layout, listener, Supervisor(_report), options.api_processes)
 
 
-def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) -> int:
+def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor, api_processes: int) -> int:
     began = time.monotonic()
     supervisor.listen_to_signals()
     try:
@@ -59,7 +60,8 @@ def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor) 
             if not external_redis:
                 supervisor.add(redis_role(layout, socket_path))
             # Beside each other: what takes time in each of them is its imports.
-            supervisor.add(api_role(layout, env, listener))
+            for spec in api_roles(layout, env, listener, api_processes):
+                supervisor.add(spec)
             supervisor.add(worker_role(layout, env))
             if code := supervisor.wait_for(prepare, _PREPARE_WITHIN_S):
                 return _fail(f"the data directory cannot be prepared (exit code {code}):\n{last_lines(log)}")
@@ -86,7 +88,19 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=_port, help="the port to listen on (default: the last one, else a free one)")
+    parser.add_argument(
+        "--api-processes",
+        type=_processes,
+        default=1,
+        help="how many processes serve the API; one serves some thousand jobs (default: %(default)s)",
+    )
     return parser.parse_args(arguments)
+
+
+def _processes(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= _MOST_PROCESSES:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of processes (1 to {_MOST_PROCESSES})")
 
 
 def _port(text: str) -> int:

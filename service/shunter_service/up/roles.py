@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from shunter_service.up import broker
@@ -55,17 +56,41 @@ def redis_role(layout: Layout, socket_path: Path) -> RoleSpec:
     )
 
 
-def api_role(layout: Layout, env: Mapping[str, str], listener: socket.socket) -> RoleSpec:
-    """The HTTP service on the supervisor's socket."""
+def api_roles(layout: Layout, env: Mapping[str, str], listener: socket.socket, processes: int = 1) -> list[RoleSpec]:
+    """The HTTP service on the supervisor's socket: so many processes, each of which takes the connections that come
+    while it has time."""
     address = listener.getsockname()
-    return RoleSpec(
+
+    def is_ready(_: Child) -> bool:
+        return _answers(listener.family, address, "/readyz", timeout_s=0.3)
+
+    def is_alive(_: Child) -> bool:
+        return _answers(listener.family, address, "/healthz", timeout_s=1.0)
+
+    one = RoleSpec(
         name="api",
         argv=python("shunter_service", "api", "--fd", str(listener.fileno())),
         env=env,
         log=layout.logs / "api.log",
-        is_ready=lambda _: _answers(listener.family, address, "/readyz", timeout_s=0.3),
-        is_alive=lambda _: _answers(listener.family, address, "/healthz", timeout_s=1.0),
+        is_ready=is_ready,
+        is_alive=is_alive,
         pass_fds=(listener.fileno(),),
+    )
+    if processes == 1:
+        return [one]
+    return [_of_several(one, layout, number) for number in range(1, processes + 1)]
+
+
+def _of_several(spec: RoleSpec, layout: Layout, number: int) -> RoleSpec:
+    """Any of them may have answered on the socket: whether this one lives its own file tells."""
+    progress, answers = Progress(layout.run), spec.is_ready
+    return replace(
+        spec,
+        name=f"api-{number}",
+        log=layout.logs / (spec.log.name if number == 1 else f"api-{number}.log"),
+        is_ready=lambda child: progress.is_up(child.pid, child.started_at) and answers(child),
+        is_alive=lambda child: not progress.stuck(child.pid),
+        hangs_after_s=0.0,  # the probe itself has waited long enough
     )
 
 
