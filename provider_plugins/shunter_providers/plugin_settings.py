@@ -80,7 +80,8 @@ def _first_set(environment: Mapping[str, str], names: list[str]) -> str | None:
 def _sentence(instance: Instance, model: type[BaseModel], fault: Any) -> str:
     path = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "missing" or len(fault["loc"]) != 1:
-        return f"{path}: {fault['msg']}".removeprefix(": ")  # what several say together has no place
+        told = fault["msg"].removeprefix("Value error, ")
+        return f"{path}: {told}" if path else told  # what several settings say together has no place
     names = variables_of(instance.name, instance.plugin, path, model.model_fields.get(path))
     return f"{path} is missing: set it in [providers.{instance.name}.settings], or the variable {' or '.join(names)}"
 

@@ -137,11 +137,10 @@ class AzureSettings(CloudSettings):
         values = {"tenant_id": self.tenant_id, "client_id": self.client_id, "client_secret": self.client_secret}
         missing = [name for name, value in values.items() if not value]
         if not self.managed_identity and missing:
-            variables = " and ".join(f"AZURE_{name.upper()}" for name in missing)
-            raise ValueError(
-                f"{' and '.join(missing)} missing: set them, or the variables {variables}; or managed_identity = true "
-                "where the service runs on a machine of Azure's"
-            )
+            variables = ", ".join(f"AZURE_{name.upper()}" for name in missing)
+            names = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            way_out = "or managed_identity = true where the service runs on a machine of Azure's"
+            raise ValueError(f"{names}: set {variables} or the settings of these names, {way_out}")
         if self.private_addresses and (bare := [region for region in self.regions if region not in self.subnets]):
             raise ValueError(f"private_addresses needs subnets, and {', '.join(bare)} has none")
         return self
