@@ -82,6 +82,7 @@ class RankTail:
         """How a training ended that succeeded before its last step."""
         self._warnings: list[dict[str, Any]] = []
         self._warned = 0
+        self._trials: list[dict[str, Any]] = []
 
     def read(self, feed: Feed | None, final: bool = False) -> bool:
         """Read what is new; points go to the feed if there is one. Returns whether there was any usable line."""
@@ -92,6 +93,11 @@ class RankTail:
         """What the program warned of since the last call."""
         warnings, self._warnings = self._warnings, []
         return warnings
+
+    def take_trials(self) -> list[dict[str, Any]]:
+        """What the trainer said of the micro-batch that it tried, once."""
+        trials, self._trials = self._trials, []
+        return trials
 
     def _take(self, line: str, feed: Feed | None) -> bool:
         try:
@@ -108,6 +114,8 @@ class RankTail:
             self.ending = cut(str(found.get("message") or ""))
         elif found.get("event") == "warning":
             self._warn(found)
+        elif found.get("event") == "micro_batch":
+            self._trials = [{name: value for name, value in found.items() if name != "event"}]
         elif feed is not None and "step" in found:
             feed.add(found)
         return True

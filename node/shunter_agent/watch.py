@@ -42,6 +42,11 @@ class Watch:
             for rank, tail in self._tails.items()
             for warning in tail.take_warnings()
         ]
+        entries += [
+            Entry("micro_batch", self._generation, trial)
+            for tail in self._tails.values()
+            for trial in tail.take_trials()
+        ]
         due = self._feed.due(self._generation, final)
         self.told = self.told or bool(due)
         return entries + due

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from shunter_schemas.batching import MICRO_SIZE, PLANNED
 from shunter_schemas.strategies import DdpStrategy, Strategy
 from shunter_schemas.training import TrainingWorkload
 
@@ -24,6 +25,8 @@ class Task:
     """One model of `shunter_schemas.strategies`."""
     digest: str
     """SHA-256 of the workload: a checkpoint says by it which training it belongs to."""
+    micro_size_is_free: bool = False
+    """Whether the plan chose the micro-batch, and not the user."""
 
 
 def read_task(path: Path) -> Task:
@@ -44,11 +47,21 @@ def read_task(path: Path) -> Task:
             workload=TrainingWorkload.model_validate_json(text),
             strategy=_strategy(document.get("strategy")),
             digest=hashlib.sha256(text.encode()).hexdigest(),
+            micro_size_is_free=_is_free(document, MICRO_SIZE),
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "/".join(str(part) for part in first["loc"])
         raise UserFault(f"/workload/{place}", first["msg"]) from error
+
+
+def _is_free(document: Any, pointer: str) -> bool:
+    """By the plan's own list; where there was no plan, since the trainer was started by hand, by the document."""
+    chosen = document.get(PLANNED)
+    if chosen is not None:
+        return pointer in chosen
+    batch = document.get("workload", {}).get("batch") or {}
+    return bool(batch.get("micro_size", "auto") == "auto")
 
 
 def _strategy(document: Any) -> Any:

@@ -95,7 +95,7 @@ def explain(error: BaseException) -> tuple[str, str]:
     if isinstance(error, TrainingFailure):
         return error.reason, str(error)
     text = f"{type(error).__name__}: {error}".strip()
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return OUT_OF_MEMORY, f"{_first_line(text)} {_MEMORY_ADVICE}"
     if _is_lost_peer(error):
         return PeerLost.reason, f"Another rank is gone: {_first_line(text)}"
@@ -108,7 +108,8 @@ def speaks_of_lost_peer(text: str) -> bool:
     return bool(_PEER_TEXT.search(text))
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, of the host or of a GPU."""
     # By name, since `torch.OutOfMemoryError` cannot be imported where torch itself failed.
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or (isinstance(error, RuntimeError) and bool(_MEMORY_TEXT.search(str(error))))

@@ -62,6 +62,7 @@ class Oversight:
         self._plateau = PlateauGuard(early_stopping) if early_stopping is not None else None
         self._work = work
         self._warnings = 0
+        self._told: dict[str, float] = {}
         self.phases = Phases(device)
         self.tracer = tracer
 
@@ -69,6 +70,10 @@ class Oversight:
     def healthy(self) -> bool:
         """Whether the newest step was good; nothing else is worth a checkpoint."""
         return self._finite.healthy
+
+    def tell(self, name: str, value: float) -> None:
+        """Something that goes with the next values, once."""
+        self._told[name] = value
 
     def check(self, notes: Notes, strategy: Strategy) -> str | None:
         """Look at the steps since the last look; what is worth a warning.
@@ -83,7 +88,7 @@ class Oversight:
 
     def measured(self, strategy: Strategy, tokens_per_s: float | None) -> dict[str, float]:
         """Values beside the loss and the speed; asks for the next step to be measured."""
-        values = self.phases.read()
+        values, self._told = {**self.phases.read(), **self._told}, {}
         self.phases.want()
         values["peak_memory_gib"] = peak_memory_gib(self._device)
         if (communication_s := strategy.communication_s()) is not None:

@@ -43,6 +43,12 @@ class Reports:
             self._write({"event": "warning", "at_step": step, "message": message})
             self.say(f"warning: {message}")
 
+    def micro_batch(self, found: Mapping[str, Any]) -> None:
+        """What came of trying the micro-batch; from rank 0 only."""
+        if self._is_main:
+            self._write({"event": "micro_batch", **found})
+            self.say(f"micro-batch: {found['message']}")
+
     def ending(self, message: str) -> None:
         """How a training ended that has succeeded before its last step; from rank 0 only."""
         if self._is_main:

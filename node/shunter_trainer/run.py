@@ -41,6 +41,7 @@ from shunter_trainer.reports import Reports
 from shunter_trainer.seeds import step_seeder
 from shunter_trainer.strategies import strategy_for
 from shunter_trainer.strategies.base import Parts, Strategy
+from shunter_trainer.trial import try_micro_size
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -83,6 +84,7 @@ def train(gang: Gang, places: Places, reports: Reports) -> bool:
     course, geometry = _course(task.workload, data, gang)
     oversight = _oversight(task.workload, built, course, places, gang)
     strategy, objective = _prepared(task, built, gang)
+    geometry = _tried(task, data, geometry, strategy, gang, (reports, oversight))
     start, told = _resumed(task, strategy, places, gang, reports, built.release.base_sha256)
     every = task.workload.log_every_steps
     crew = Crew(
@@ -131,6 +133,20 @@ def _prepared(task: Task, built: Built, gang: Gang) -> tuple[Strategy, Objective
         )
     )
     return strategy, objective
+
+
+def _tried(
+    task: Task, data: DataSets, geometry: Geometry, strategy: Strategy, gang: Gang, told: tuple[Reports, Oversight]
+) -> Geometry:
+    """The step in micro-batches that fit, where the plan chose their size; `told` hear of it."""
+    if not task.micro_size_is_free or geometry.micro_size == 1:
+        return geometry
+    trial = try_micro_size(strategy, data.train, geometry, gang, task.workload.optimizer)
+    if trial.tried:
+        reports, oversight = told
+        reports.micro_batch(trial.report)
+        oversight.tell("micro_size", float(trial.geometry.micro_size))
+    return trial.geometry
 
 
 def _course(workload: TrainingWorkload, data: DataSets, gang: Gang) -> tuple[Course, Geometry]:

@@ -50,6 +50,7 @@ def _measured(standing: Standing) -> Measured | None:
         peak_memory_gib=_reported(standing, "peak_memory_gib"),
         start_up_s=_start_up_s(standing),
         usd_per_hour=_billed(standing),
+        micro_size=_tried_micro_size(standing),
     )
     return found if found.model_dump(exclude_none=True) else None
 
@@ -60,6 +61,11 @@ def _reported(standing: Standing, name: str) -> float | None:
         return None
     value = newest.values.get(name)
     return float(value) if isinstance(value, int | float) else None
+
+
+def _tried_micro_size(standing: Standing) -> int | None:
+    size = _reported(standing, "micro_size")
+    return None if size is None or not 1 <= size <= 1e9 else int(size)
 
 
 def _start_up_s(standing: Standing) -> float | None:

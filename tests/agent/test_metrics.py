@@ -29,6 +29,16 @@ def test_points_hold_every_finite_number_and_nothing_else(tmp_path: Path) -> Non
     assert records[1]["values"] == {"loss": 2.0}
 
 
+def test_what_came_of_trying_the_micro_batch_is_handed_on_once(tmp_path: Path) -> None:
+    found = {"micro_size": 4, "accumulation": 2, "planned": 8, "tried": [8, 4]}
+
+    tail, records = read(tmp_path / "m", {"event": "micro_batch", **found})
+
+    assert tail.take_trials() == [found]
+    assert tail.take_trials() == []
+    assert records == []
+
+
 def test_lines_that_are_no_points_are_passed_over(tmp_path: Path) -> None:
     wrong = [
         "no json\n",

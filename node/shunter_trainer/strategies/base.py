@@ -67,6 +67,20 @@ class Parts:
     """Forward passes of one rank in one step."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A forward and backward pass that a rank does by itself, to see whether its memory suffices."""
+
+    run: Callable[[Batch], None]
+    forget: Callable[[], None]
+    """Lets the gradients of it go, also of one that broke off."""
+    device: torch.device
+    buffers: tuple[Tensor, ...]
+    trained_bytes: int
+    bucket_bytes: int
+    """Room for gradients that is there already, beside which a rehearsal makes its own."""
+
+
 class Strategy(ABC):
     """One way of spreading a training over the ranks of a gang."""
 
@@ -91,6 +105,10 @@ class Strategy(ABC):
 
     def recall(self, memory: Mapping[str, float]) -> None:  # noqa: B027  # most have nothing to remember
         """Take over what `memory` gave, perhaps that of another strategy: names that are not known are left alone."""
+
+    def rehearsal(self) -> Rehearsal | None:
+        """What tries a micro-batch before the first step. None: a rank cannot do that without the others."""
+        return None
 
     def communication_s(self) -> float | None:
         """Seconds that a backward pass waited for other ranks, by the newest measurement; None: not measured here."""
@@ -245,8 +263,7 @@ class TorchStrategy(Strategy):
             self._update()
         if self._scale is not None and norm is not None:
             self._scale.update(norm)
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._forget_gradients()
 
     def state(self) -> dict[str, Any]:
         return {**model_entries(self.module), **optimizer_entries(self.module, self.optimizer)}
@@ -275,6 +292,10 @@ class TorchStrategy(Strategy):
         for name, value in self.module.state_dict().items():
             if wanted(name):
                 yield name, value.detach().cpu()
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def _update(self) -> None:
         self.optimizer.step()

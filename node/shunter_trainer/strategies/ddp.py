@@ -18,7 +18,7 @@ from shunter_trainer.failures import UserFault
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch
 from shunter_trainer.optim.optimizers import trainable
-from shunter_trainer.strategies.base import Parts, TorchStrategy
+from shunter_trainer.strategies.base import Parts, Rehearsal, TorchStrategy
 from shunter_trainer.strategies.names import unsaved_buffers
 
 
@@ -44,6 +44,20 @@ class Ddp(TorchStrategy):
         with self._autocast():
             return self.objective(self._runner, batch)
 
+    def rehearsal(self) -> Rehearsal | None:
+        distributed, document = isinstance(self._runner, DistributedDataParallel), self._document
+        if distributed and (document.static_graph or document.sync_batch_norm):
+            return None  # whose passes count, or whose norms ask the other ranks
+        trained_bytes = sum(parameter.numel() * parameter.element_size() for parameter in self._parameters)
+        return Rehearsal(
+            run=self._rehearse,
+            forget=self._forget_gradients,
+            device=self.gang.device,
+            buffers=tuple(self.module.buffers()),
+            trained_bytes=trained_bytes,
+            bucket_bytes=trained_bytes if distributed else 0,
+        )
+
     def hold_gradients(self) -> AbstractContextManager[Any]:
         if not isinstance(self._runner, DistributedDataParallel):
             return nullcontext()
@@ -65,6 +79,12 @@ class Ddp(TorchStrategy):
     def step(self, factor: float | None, norm: Tensor | None) -> None:
         self._has_stepped = True
         super().step(factor, norm)
+
+    def _rehearse(self, batch: Batch) -> None:
+        # The bare module: DDP sends no buffers then, and takes no part in the backward pass.
+        with self._precision():
+            loss = self.objective(self.module, batch)
+        self.backward(loss)
 
     def _with_synchronised_norms(self, module: nn.Module, device: torch.device) -> nn.Module:
         if not self._document.sync_batch_norm:

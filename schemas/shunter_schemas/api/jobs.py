@@ -76,6 +76,12 @@ class Measured(Answer):
         default=None, description="From the order of the first node until every rank ran.", examples=[201.0]
     )
     usd_per_hour: float | None = Field(default=None, description="What the nodes bill.", examples=[24.0])
+    micro_size: int | None = Field(
+        default=None,
+        description="The micro-batch that fitted when it was tried on the nodes, where the plan chose it. "
+        "Null: it was not tried.",
+        examples=[2],
+    )
 
 
 class JobPlan(Answer):
