@@ -45,6 +45,8 @@ class Memory:
     """In a row, in this attempt."""
     silent_since: float | None = None
     """While stopping: since when no node answers."""
+    peer_lost_at: float | None = None
+    """When a rank was found to have failed for the loss of another one, whose own end is not known yet."""
     asks: Sequence[int] = ()
     """Generations that ended since a rank asked to be started again, and that had saved nothing by then."""
     pausing: int = 0
@@ -74,6 +76,7 @@ class Memory:
             "not_before": self.not_before,
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
+            "peer_lost_at": self.peer_lost_at,
             "asks": list(self.asks),
             "pausing": self.pausing,
             "moving": self.moving,
