@@ -57,7 +57,7 @@ class Agent:
             state,
             Recorder(journal, state, self._sync.tell),
             Uploader("logs", launch, tuning, self._loop.post),
-            Uploader("files", launch, tuning, self._loop.post),
+            Uploader("files", launch, tuning, self._loop.post, threads=tuning.uploads),
             self._loop.post,
         )
         self._lease = Lease(layout.lease, launch.lease)

@@ -8,13 +8,14 @@ import re
 import shutil
 import time
 from functools import partial
-from typing import Any, List, NamedTuple
+from typing import Any, Callable, List, NamedTuple
 
 from shunter_agent.files import clean, digest, read_json, remove_tree, walk_files
 from shunter_agent.link import file_body
 from shunter_agent.objects import Objects
 from shunter_agent.shared import Place, Shared
 from shunter_agent.trace import trace
+from shunter_agent.uploads import Uploader
 
 TRAINER_PATTERN = "step-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]"
 MANIFEST = "manifest.json"
@@ -117,9 +118,7 @@ class CheckpointShipper:
             self._busy = True
             found = self._waiting.pop(0)
             held = os.path.join(self._holding, found.name)
-            self._shared.file_uploader.submit(
-                partial(_upload, held, found.step, self._place), partial(self._uploaded, held)
-            )
+            Transfer(self._shared.file_uploader, self._place, held, partial(self._uploaded, held)).begin(found.step)
 
     @property
     def idle(self) -> bool:
@@ -133,6 +132,87 @@ class CheckpointShipper:
         else:
             detail = {"object": os.path.basename(held), "detail": str(error)}
             self._shared.recorder.record("upload_failed", self._place.generation, detail, within_s=0.0)
+
+
+class _Survey(NamedTuple):
+    """What there is of a held checkpoint."""
+
+    step: int
+    keys: dict[str, str]
+    """Of objects, by the file's path."""
+    digests: dict[str, str]
+    """As far as the manifest promises them."""
+    values: dict[str, float]
+
+
+class Transfer:
+    """One held checkpoint on its way up: its files side by side, then its manifest."""
+
+    def __init__(self, uploader: Uploader, place: Place, held: str, done: Callable[[Any, Any], None]) -> None:
+        """`done` gets the data of the record, or what went wrong."""
+        self._uploader = uploader
+        self._place = place
+        self._held = held
+        self._done = done
+        self._files: dict[str, Any] = {}
+        self._under_way = 0
+        self._error: Any = None
+
+    def begin(self, step: int) -> None:
+        """Returns at once."""
+        self._uploader.submit(partial(_survey, self._held, step, self._place), self._surveyed)
+
+    def _surveyed(self, survey: _Survey, error: Any) -> None:
+        if error is not None:
+            self._done(None, error)
+            return
+        self._send(survey, [name for name in survey.keys if name != MANIFEST] or list(survey.keys))
+
+    def _send(self, survey: _Survey, names: list[str]) -> None:
+        self._under_way = len(names)
+        for name in names:
+            self._uploader.submit(partial(self._put, survey, name), partial(self._sent, survey, name))
+        if not names:
+            self._end(survey)
+
+    def _put(self, survey: _Survey, name: str, objects: Objects) -> dict[str, Any] | None:
+        """In a thread of the uploader's. None: another file failed, so that this one would be of no use."""
+        if self._error is not None:
+            return None
+        path = os.path.join(self._held, name)
+        body = file_body(path, survey.digests.get(name) or digest(path))
+        objects.put(survey.keys[name], body)
+        return {"path": name, "size": body.size, "sha256": body.sha256, "object": survey.keys[name]}
+
+    def _sent(self, survey: _Survey, name: str, entry: Any, error: Any) -> None:
+        self._files[name] = entry
+        self._error = self._error or error
+        self._under_way -= 1
+        if self._under_way:
+            return
+        if self._error is None and MANIFEST in survey.keys and MANIFEST not in self._files:
+            self._send(survey, [MANIFEST])
+        else:
+            self._end(survey)
+
+    def _end(self, survey: _Survey) -> None:
+        if self._error is not None:
+            self._done(None, self._error)
+            return
+        files = [self._files[name] for name in survey.keys]
+        node_rank = self._place.node_rank
+        self._done({"step": survey.step, "node_rank": node_rank, "files": files, "values": survey.values}, None)
+
+
+def _survey(held: str, step: int, place: Place, objects: Objects) -> _Survey:
+    manifest = read_json(os.path.join(held, MANIFEST)) or {}
+    files = [file for file in manifest.get("files", []) if isinstance(file, dict)]
+    promised = {str(file.get("path")): str(file.get("sha256") or "") for file in files}
+    names = sorted(walk_files(held), key=lambda name: (name == MANIFEST, name))
+    keys = {name: _key(place, step, name) for name in names}
+    objects.grant("put", keys.values())
+    values = {key: value for key, value in (manifest.get("values") or {}).items() if isinstance(value, (int, float))}
+    return _Survey(step, keys, promised, values)
 
 
 def matching(folder: str, pattern: str) -> list[str]:
@@ -202,20 +282,3 @@ def _key(place: Place, step: int, name: str) -> str:
     """Nodes other than the first write below a folder of their own, since objects are write-once."""
     own = f".node-{place.node_rank}/" if place.node_rank else ""
     return place.key("checkpoints", f"step-{step:08d}/{own}{clean(name)}")
-
-
-def _upload(held: str, step: int, place: Place, objects: Objects) -> dict[str, Any]:
-    """Store every file, the manifest last; returns the record's data."""
-    manifest = read_json(os.path.join(held, MANIFEST)) or {}
-    promised = {file.get("path"): file.get("sha256") for file in manifest.get("files", []) if isinstance(file, dict)}
-    names = sorted(walk_files(held), key=lambda name: (name == MANIFEST, name))
-    keys = {name: _key(place, step, name) for name in names}
-    objects.grant("put", keys.values())
-    files = []
-    for name in names:
-        path = os.path.join(held, name)
-        body = file_body(path, promised.get(name) or digest(path))
-        objects.put(keys[name], body)
-        files.append({"path": name, "size": body.size, "sha256": body.sha256, "object": keys[name]})
-    values = {key: value for key, value in (manifest.get("values") or {}).items() if isinstance(value, (int, float))}
-    return {"step": step, "node_rank": place.node_rank, "files": files, "values": values}

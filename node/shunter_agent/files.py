@@ -122,6 +122,13 @@ def walk_files(folder: str) -> Iterator[str]:
                 yield os.path.relpath(path, folder)
 
 
+def take_write_permission(folder: str) -> None:
+    """Of the files below a folder; its folders keep it, so that it can be removed."""
+    for name in walk_files(folder):
+        path = os.path.join(folder, name)
+        os.chmod(path, os.stat(path).st_mode & ~0o222)
+
+
 def remove_tree(path: str) -> None:
     """Remove a folder with all it holds; what is not there is gone already."""
     import shutil

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from functools import partial
-from typing import Any, Callable, Iterable, NamedTuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, NamedTuple, TypeVar
 
 from shunter_agent.files import digest, to_json
 from shunter_agent.link import Body, Link, LinkError
@@ -48,14 +48,24 @@ class Ref(NamedTuple):
         return cls(found["path"], int(found["size"]), found["sha256"], found["object"])
 
 
+Grants = Dict[str, Dict[str, str]]
+"""URLs by kind and key; threads may share them."""
+
+
+def no_grants() -> Grants:
+    """None yet."""
+    return {"put": {}, "get": {}}
+
+
 class Objects:
     """Uploads and downloads of one thread, retried with back-off until they succeed, are refused, or are cancelled."""
 
-    def __init__(self, link: Link, cancelled: threading.Event, tuning: Tuning) -> None:
+    def __init__(self, link: Link, cancelled: threading.Event, tuning: Tuning, granted: Grants | None = None) -> None:
+        """`granted`: URLs that other threads use too."""
         self._link = link
         self._cancelled = cancelled
         self._tuning = tuning
-        self._granted: dict[str, dict[str, str]] = {"put": {}, "get": {}}
+        self._granted = no_grants() if granted is None else granted
 
     def grant(self, kind: str, keys: Iterable[str]) -> None:
         """Ask for the URLs of many keys at once; keys asked for one by one cost a request each."""
@@ -111,9 +121,12 @@ class Objects:
             raise LinkError(200, f"the {found} bytes that came are not the {ref.size} that were expected")
 
     def _url(self, kind: str, key: str) -> str:
-        if key not in self._granted[kind]:
-            self._granted[kind].update(self._ask(kind, [key]))
-        return self._granted[kind][key]
+        url = self._granted[kind].get(key)
+        if url is None:
+            found = self._ask(kind, [key])
+            self._granted[kind].update(found)
+            url = found[key]
+        return url
 
     def _ask(self, kind: str, keys: list[str]) -> dict[str, str]:
         answer = self._link.call("/v1/node/grants", to_json({kind: keys}))

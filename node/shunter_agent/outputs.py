@@ -28,14 +28,16 @@ class OutputShipper:
             self._waiting = [name for name in output_files(self._folder) if clean(name) not in done]
             keys = {name: self._place.key("artifacts", clean(name)) for name in self._waiting}
             if keys:  # their URLs in few requests; one that is missing then is asked for again
-                self._shared.file_uploader.submit(partial(_grant, list(keys.values())), lambda result, error: None)
-            for name in self._waiting:
-                work = partial(_upload, os.path.join(self._folder, name), name, keys[name])
-                self._shared.file_uploader.submit(work, partial(self._uploaded, name))
+                self._shared.file_uploader.submit(partial(_grant, list(keys.values())), partial(self._send, keys))
 
     @property
     def idle(self) -> bool:
         return self._waiting is not None and not self._waiting
+
+    def _send(self, keys: dict[str, str], _result: Any, _error: Any) -> None:
+        for name, key in keys.items():
+            work = partial(_upload, os.path.join(self._folder, name), name, key)
+            self._shared.file_uploader.submit(work, partial(self._uploaded, name))
 
     def _uploaded(self, name: str, result: Any, error: Any) -> None:
         assert self._waiting is not None

@@ -11,7 +11,7 @@ import threading
 from contextlib import closing
 from typing import Any, Callable, Dict, NamedTuple
 
-from shunter_agent.files import clean, cut, read_json, write_json
+from shunter_agent.files import clean, cut, read_json, take_write_permission, write_json
 from shunter_agent.layout import Layout
 from shunter_agent.objects import Cancelled, Objects, Ref, Refused
 from shunter_agent.ranks import Crew, Ready, locate, node_environment
@@ -153,6 +153,8 @@ class Preparation(threading.Thread):
                 source.fetch_bundle(self._objects, ref, target)
             else:
                 self._objects.get(ref, os.path.join(target, os.path.basename(ref.path)))
+            # A later start on this node reads them again. Root may write all the same, which only a mount would hinder.
+            take_write_permission(target)
             self._made(f"input-{name}", ref.sha256)
 
     def _requirements(self) -> None:

@@ -25,6 +25,8 @@ class Tuning(NamedTuple):
     metrics_s: float = 1.0
     settle_s: float = 30.0
     """A script's checkpoint counts as whole when it did not change for this long."""
+    uploads: int = 4
+    """So many files of checkpoints and outputs go up at a time."""
     log_chunk_bytes: int = 1 << 20
     log_s: float = 60.0
     journal_bytes: int = 16 << 20

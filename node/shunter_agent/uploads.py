@@ -1,4 +1,4 @@
-"""Uploads in the background: each `Uploader` is a thread that does one task after another."""
+"""Uploads in the background: each `Uploader` is a thread, or some, that do one task after another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 
 from shunter_agent.launchfile import LaunchFile
 from shunter_agent.link import Link
-from shunter_agent.objects import Objects
+from shunter_agent.objects import Objects, no_grants
 from shunter_agent.trace import trace_exception
 from shunter_agent.tuning import Tuning
 
@@ -21,29 +21,40 @@ class Task(NamedTuple):
     done: Callable[[Any, Any], None]
 
 
-class Uploader(threading.Thread):
+class Uploader:
     """Two stand in an agent, one for logs and one for files, so that a large checkpoint holds up no log line."""
 
     def __init__(
-        self, name: str, launch: LaunchFile, tuning: Tuning, post: Callable[[Callable[[], None]], None]
+        self,
+        name: str,
+        launch: LaunchFile,
+        tuning: Tuning,
+        post: Callable[[Callable[[], None]], None],
+        threads: int = 1,
     ) -> None:
-        """`post` brings a task's end back to the main thread."""
-        super().__init__(name=name, daemon=True)
+        """`post` brings a task's end back to the main thread; `threads`: so many tasks are done at a time."""
+        self._name = name
         self._launch = launch
         self._tuning = tuning
         self._post = post
+        self._most = threads
+        self._threads: list[threading.Thread] = []
         self._tasks: deque[Task] = deque()
         self._ready = threading.Semaphore(0)
+        self._granted = no_grants()
 
     def submit(self, work: Callable[[Objects], Any], done: Callable[[Any, Any], None]) -> None:
-        """Queue a task; the thread starts with the first one."""
+        """Queue a task; threads start as there are tasks for them."""
         self._tasks.append(Task(work, done))
         self._ready.release()
-        if self.ident is None:
-            self.start()
+        if len(self._threads) < self._most:
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
-    def run(self) -> None:
-        objects = Objects(Link(self._launch, self._tuning.sync_timeout_s), threading.Event(), self._tuning)
+    def _run(self) -> None:
+        link = Link(self._launch, self._tuning.sync_timeout_s)
+        objects = Objects(link, threading.Event(), self._tuning, self._granted)
         while True:
             self._ready.acquire()
             task = self._tasks.popleft()
@@ -51,6 +62,6 @@ class Uploader(threading.Thread):
             try:
                 result = task.work(objects)
             except Exception as raised:
-                trace_exception(self.name)
+                trace_exception(self._name)
                 error = raised
             self._post(partial(task.done, result, error))

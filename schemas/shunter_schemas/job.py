@@ -72,7 +72,8 @@ class JobSpec(Part):
     inputs: Annotated[dict[InputName, Input], Field(max_length=64)] = Field(
         default_factory=dict,
         json_schema_extra=CLOSED_KEYS,
-        description="Read-only data for every node, by name.",
+        description="Data for every node, by name. Its files carry no write permission; a program that runs as root "
+        "can write them all the same, and a later start on the same node then reads what it wrote.",
         examples=[{"train": {"from": "./data"}}],
     )
     workload: Workload = Field(

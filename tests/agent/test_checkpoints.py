@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,23 @@ def test_a_checkpoint_is_uploaded_with_its_manifest_last(service: NodeService, m
     assert service.objects[prefix + "shards/0.pt"] == b"weights"
     digest = hashlib.sha256(b"weights").hexdigest()
     assert found["files"][1] == {"path": "shards/0.pt", "size": 7, "sha256": digest, "object": prefix + "shards/0.pt"}
+
+
+def test_files_of_a_checkpoint_go_up_side_by_side(service: NodeService, make_agent: AgentMaker) -> None:
+    both = threading.Barrier(2)
+
+    def hold(key: str) -> None:
+        """Until another file is under way, too."""
+        if not key.endswith("manifest.json"):
+            both.wait(60)
+
+    service.refuse_puts = hold
+    trainer(make_agent(), WRITE + "checkpoint(100, 'weights')" + SLEEP).start()
+    service.run(assignment(TRAINING))
+
+    found = service.wait_for("checkpoint")
+
+    assert [file["path"] for file in found["files"]] == ["meta.json", "shards/0.pt", "manifest.json"]
 
 
 def test_pruning_on_the_node_does_not_tear_an_upload(service: NodeService, make_agent: AgentMaker) -> None:

@@ -52,7 +52,9 @@ def test_inputs_lie_where_the_document_says(service: NodeService, agent: AgentPr
     service.wait_for("drained")
 
     assert service.log(0, "stdout") == b"numbers"
-    assert (agent.folder / "inputs/train/deep/data.txt").read_text() == "numbers"
+    data = agent.folder / "inputs/train/deep/data.txt"
+    assert data.read_text() == "numbers"
+    assert not data.stat().st_mode & 0o222
 
 
 @pytest.fixture
