@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -211,18 +211,25 @@ class Attack(RuleBasedStateMachine):
             raise
 
 
-def attack(template: Path, *, examples: int, steps: int = 50, shrink: bool = False) -> None:
+def attack(
+    template: Path, *, examples: int, steps: int = 50, shrink: bool = False, numbered: int | None = None
+) -> None:
     """Run the machine.
+
+    Args:
+        numbered: which orders are drawn; None: the same ones every time, as long as the machine stays what it is.
 
     Raises:
         Broken: a promise was broken.
     """
     machine = type("Machine", (Attack,), {"template": template})
+    if numbered is not None:
+        seed(numbered)(machine)
     budget = settings(
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
-        derandomize=True,
+        derandomize=numbered is None,
         database=None,
         phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         report_multiple_bugs=False,
