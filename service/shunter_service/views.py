@@ -20,6 +20,7 @@ from shunter_schemas.api import (
     JobNode,
     Progress,
     ProviderInfo,
+    ProviderRefusal,
     Transition,
     Waiting,
 )
@@ -179,6 +180,8 @@ def provider_view(name: str, configured: ProviderSettings, row: ProviderRow | No
         detail=row.detail,
         held=held,
         account=row.account,
+        limits=row.limits or {},
+        refusal=None if row.refusal is None else ProviderRefusal.model_validate(row.refusal),
         bills=bool(row.capabilities.get("bills", False)),
         read_at=row.updated_at,
         capabilities=row.capabilities,

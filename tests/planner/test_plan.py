@@ -184,8 +184,11 @@ def test_an_offer_of_the_wrong_kind_is_rejected_for_ever_with_the_numbers(
 @pytest.mark.parametrize(
     ("changes", "detail"),
     [
-        ({"availability": Availability.NONE}, "the provider says: none"),
-        ({"availability": Availability.NO_QUOTA}, "the provider says: no_quota"),
+        ({"availability": Availability.NONE}, "the provider has none of it at the moment"),
+        (
+            {"availability": Availability.NO_QUOTA},
+            "the account's quota for it is used up: ask the provider for a higher one",
+        ),
         ({"count": 1}, "1 nodes to be had, 2 needed"),
     ],
 )

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from shunter_planner.values import as_json
+from shunter_providers.advice import ADVICE
 from shunter_providers.contract import Fault, NodeCondition, NodeView, ProviderError, Scope
+from shunter_schemas.api import ProviderRefusal
 from shunter_schemas.states import NodeState, Reason, State
 from shunter_workers.decisions import (
     Act,
+    Close,
     Create,
     Created,
     Found,
@@ -157,6 +160,20 @@ def test_what_cannot_be_had_is_avoided_as_far_as_the_fault_reaches(
     (block,) = settled.memory["blocks"]
     assert (block["instance"], block["region"], block["scope"]) == ("cloud", "eu-1", scope)
     assert (block["reason"], block["until"] - NOW.timestamp()) == (reason, for_s)
+
+
+@pytest.mark.parametrize("fault", [*Fault])
+def test_the_operator_is_told_of_what_only_he_can_mend_and_the_way_out(fault: Fault) -> None:
+    settled = settle(*after_create(ProviderError(fault, "no", scope=Scope.REGION)), NOW)
+
+    told = [write.proof["refusal"] for write in settled.writes if isinstance(write, Close) and "refusal" in write.proof]
+    if fault not in (Fault.AUTH, Fault.PAYMENT, Fault.QUOTA):
+        assert told == []
+        return
+    (refusal,) = told
+    assert ProviderRefusal.model_validate(refusal).at == NOW
+    assert (refusal["fault"], refusal["scope"]) == (fault, Scope.REGION)
+    assert refusal["detail"] == f"no - {ADVICE[fault]}"
 
 
 def test_a_passing_fault_is_tried_again_with_growing_patience_and_then_given_up() -> None:

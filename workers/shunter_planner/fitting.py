@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from shunter_providers.contract import Availability, Offer
 from shunter_schemas.batching import dividing_worlds
@@ -11,6 +13,11 @@ from shunter_schemas.resources import GangShape, GpuRange
 from shunter_schemas.training import TrainingWorkload
 
 from shunter_planner.values import Candidate, Rejection
+
+_NOT_TO_BE_HAD: Final[Mapping[Availability, str]] = {
+    Availability.NONE: "the provider has none of it at the moment",
+    Availability.NO_QUOTA: "the account's quota for it is used up: ask the provider for a higher one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,8 @@ def fit(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape | R
         return too_dear
     if candidate.shared_host:
         return _on_shared_host(candidate, shape)
-    if offer.availability in (Availability.NONE, Availability.NO_QUOTA):
-        return _waiting(candidate, str(offer.availability), f"the provider says: {offer.availability}")
+    if offer.availability in _NOT_TO_BE_HAD:
+        return _waiting(candidate, str(offer.availability), _NOT_TO_BE_HAD[offer.availability])
     if offer.count is not None and offer.count < shape.num_nodes:
         return _waiting(candidate, "none", f"{offer.count} nodes to be had, {shape.num_nodes} needed")
     return shape

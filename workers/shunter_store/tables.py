@@ -368,6 +368,8 @@ providers = Table(
     must("offers", Json),
     must("updated_at", UtcTime),
     may("offers_at", UtcTime),
+    may("limits", Json),
+    may("refusal", Json),
 )
 
 # --- what lies in the object store -------------------------------------------------------------------------------

@@ -45,7 +45,16 @@ from shunter_schemas.api.reaching import DebugReport, NodeCall, NodeCalls, Shell
 from shunter_schemas.api.receipts import Receipt, ReceiptCause, ReceiptNode, ReceiptPrediction
 from shunter_schemas.api.recoveries import Recovery, RecoveryPhase
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
-from shunter_schemas.api.service import Check, PluginInfo, Problem, ProblemError, ProviderInfo, ProviderPage, Readiness
+from shunter_schemas.api.service import (
+    Check,
+    PluginInfo,
+    Problem,
+    ProblemError,
+    ProviderInfo,
+    ProviderPage,
+    ProviderRefusal,
+    Readiness,
+)
 from shunter_schemas.api.streams import (
     Event,
     EventPage,
@@ -120,6 +129,7 @@ __all__ = [
     "ProviderInfo",
     "ProviderPage",
     "ProviderReading",
+    "ProviderRefusal",
     "Readiness",
     "Reaping",
     "ReasonKind",

@@ -11,6 +11,23 @@ from shunter_schemas.api.base import Answer, Timestamp
 _AT = "2026-11-30T04:53:15.123Z"
 
 
+class ProviderRefusal(Answer):
+    """Why a provider made no node when it was last asked for one."""
+
+    at: Timestamp = Field(description="When.", examples=[_AT])
+    fault: Literal["auth", "payment", "quota"] = Field(
+        description="`auth`: the credentials; `payment`: the account's money; `quota`: what it may have.",
+        examples=["payment"],
+    )
+    scope: Literal["offer", "zone", "region", "account", "provider"] = Field(
+        description="How far it reaches.", examples=["account"]
+    )
+    detail: str = Field(
+        description="What the provider said, and the way out.",
+        examples=["402 Payment Required: insufficient balance - the account needs money, or a billing address"],
+    )
+
+
 class ProviderInfo(Answer):
     """A configured provider instance."""
 
@@ -28,6 +45,16 @@ class ProviderInfo(Answer):
         examples=["the operator has paused it"],
     )
     account: str | None = Field(default=None, description="The account that its credentials name.", examples=["root"])
+    limits: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What the account may have, as far as the provider tells, in its own words.",
+        examples=[{"GPUS_ALL_REGIONS": 16.0}],
+    )
+    refusal: ProviderRefusal | None = Field(
+        default=None,
+        description="Why the last create call was refused, where credentials, money or quota were the reason. It goes "
+        "with the next node that is made.",
+    )
     bills: bool = Field(default=False, description="Whether its nodes cost money.", examples=[False])
     read_at: Timestamp | None = Field(default=None, description="When it was last read.", examples=[_AT])
     capabilities: dict[str, Any] = Field(

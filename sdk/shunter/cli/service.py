@@ -13,7 +13,7 @@ from shunter.cli.codes import ExitCode
 from shunter.cli.command import Context, command
 
 if TYPE_CHECKING:
-    from shunter_schemas.api import OfferInfo
+    from shunter_schemas.api import OfferInfo, ProviderInfo
 
 
 class Shell(StrEnum):
@@ -59,14 +59,19 @@ def providers(context: Context) -> None:
         return
     headings = ["NAME", "PLUGIN", "STATUS", "BILLS", "READ", "DETAIL"]
     rows = [
-        [p.name, p.plugin, p.status, "yes" if p.bills else "no", output.age(p.read_at), p.detail or p.held or ""]
-        for p in found
+        [p.name, p.plugin, p.status, "yes" if p.bills else "no", output.age(p.read_at), _how_it_is(p)] for p in found
     ]
     if context.wide:
         headings += ["ACCOUNT", "CAPABILITIES"]
         for row, p in zip(rows, found, strict=True):
             row += [p.account or "", " ".join(f"{name}={value}" for name, value in p.capabilities.items() if value)]
     output.print_table(headings, rows, empty="no providers")
+
+
+def _how_it_is(provider: ProviderInfo) -> str:
+    """What is wrong with it, or keeps it from making nodes; empty: nothing."""
+    refused = f"makes no nodes: {provider.refusal.detail}" if provider.refusal is not None else ""
+    return provider.detail or provider.held or refused
 
 
 def offers(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -49,7 +51,19 @@ class Snapshot:
         found["capabilities"] = asdict(provider.capabilities)
         try:
             async with asyncio.timeout(ASK_WITHIN_S):
-                found["account"] = (await provider.whoami()).account
+                who = await provider.whoami()
+                found |= {"account": who.account, "limits": as_json(who.limits)}
                 found["offers"] = [asdict(offer) for offer in await provider.offers(OfferQuery())]
         except TimeoutError as exc:
             raise ProviderError(Fault.TRANSIENT, f"no answer within {ASK_WITHIN_S:.0f} s") from exc
+
+
+def as_json(told: Any) -> Any:
+    """What a plugin tells of its account, as JSON has it: a number that is none is null, anything strange is text."""
+    if isinstance(told, Mapping):
+        return {str(name): as_json(value) for name, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [as_json(value) for value in told]
+    if isinstance(told, float) and not math.isfinite(told):
+        return None
+    return told if isinstance(told, str | int | float) or told is None else str(told)

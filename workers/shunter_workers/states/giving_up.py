@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from shunter_providers.advice import with_advice
 from shunter_providers.contract import Fault, ProviderError, Scope
 from shunter_schemas.states import Reason
 from shunter_store.ledger import NodeRow
@@ -76,7 +77,7 @@ def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError
     """A create call ended with an error."""
     if error.may_have_created or error.fault in (Fault.AMBIGUOUS, Fault.CONFLICT):
         return Settle(Change(next_in_s=0.0), [MarkUnknown(node.id, error.detail)])
-    refused: list[Write] = [Close(node, {"kind": "refused"})]
+    refused: list[Write] = [Close(node, {"kind": "refused", **_of_the_account(error, now)})]
     told: list[tuple[str, Mapping[str, Any]]] = [("node.create_failed", _failure(node, error))]
     if error.fault is Fault.INVALID:
         change = Change(Trigger.STOP, Reason.INVALID, error.detail, next_in_s=0.0, events=told)
@@ -90,6 +91,14 @@ def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError
     decision = _after_refusal(view, now, node, error, blocking)
     decision.change.events[:0] = told
     return Settle(decision.change, [*refused, *decision.writes], decision.memory)
+
+
+def _of_the_account(error: ProviderError, now: datetime) -> dict[str, Any]:
+    """What the operator has to be told, who can do something about it; else nothing."""
+    if error.fault not in (Fault.AUTH, Fault.PAYMENT, Fault.QUOTA):
+        return {}
+    told = {"at": now.isoformat(), "fault": str(error.fault), "scope": str(error.scope), "detail": with_advice(error)}
+    return {"refusal": told}
 
 
 def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:
