@@ -124,7 +124,14 @@ def _differs(row: LiveRow, view: ScannedNode | None) -> bool:
         return row.absent_scans < SCANS_FOR_PROOF
     rate = view.billed_usd_per_hour
     priced = rate is not None and rate != row.billed_usd_per_hour
-    return row.handle is None or row.absent_scans > 0 or priced or _shown(view) != _known(row)
+    return (
+        row.handle is None
+        or row.absent_scans > 0
+        or priced
+        or view.condition != row.condition
+        or (view.reason or None) != row.condition_reason
+        or dict(view.addresses or {}) != row.addresses
+    )
 
 
 def _shown(view: ScannedNode) -> tuple[str | None, str | None, dict[str, str]]:
@@ -132,7 +139,7 @@ def _shown(view: ScannedNode) -> tuple[str | None, str | None, dict[str, str]]:
 
 
 def _known(row: LiveRow) -> tuple[str | None, str | None, dict[str, str]]:
-    return row.condition, row.condition_reason, row.addresses
+    return row.condition, row.condition_reason, dict(row.addresses)
 
 
 def _see(conn: Connection, row: LiveRow, view: ScannedNode, at: datetime) -> bool:
