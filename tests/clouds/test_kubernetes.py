@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from shunter_providers.clouds.kube_nodes import kinds_of, offers_of
+from shunter_providers.clouds.kube_settings import KubernetesSettings
+from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import (
     Availability,
     Fault,
     NodeCondition,
     OfferQuery,
+    Price,
     Provider,
     ProviderError,
 )
@@ -28,6 +32,9 @@ from support.clouds.kubernetes import KubernetesCluster, moment
 def cluster() -> Iterator[KubernetesCluster]:
     with KubernetesCluster(TOKEN) as running:
         yield running
+
+
+FREE = Price(billed=False)
 
 
 class TestKubernetes(CloudConformance):
@@ -144,6 +151,28 @@ async def test_prices_are_the_operators_and_a_part_costs_its_part(cluster: Kuber
         "4x Tesla-T4": 2.0,
     }
     assert all(price.billed and price.live for price in offers.values())
+
+
+@pytest.mark.parametrize(
+    ("product", "shows_mib", "model", "sold_with_gib"),
+    [
+        ("NVIDIA-L40S", "46068", "L40S", 48),
+        ("NVIDIA-L4", "23034", "L4", 24),
+        ("NVIDIA-H200", "143771", "H200", 141),
+        ("NVIDIA-A100-SXM4-40GB", "40960", "A100", 40),
+        ("Tesla-T4", "none", "T4", 0),
+    ],
+)
+def test_the_memory_of_a_gpu_is_what_it_is_sold_with(
+    product: str, shows_mib: str, model: str, sold_with_gib: int
+) -> None:
+    labels = {"nvidia.com/gpu.memory": shows_mib}
+    shown = Fields(node("n1", "type", 64, 512, gpus=4, product=product, labels=labels), "node")
+    settings = KubernetesSettings()
+
+    (offer, *_) = offers_of(kinds_of([shown], None, settings), settings, lambda *_: FREE, all_seen=False)
+
+    assert (offer.gpu_model, offer.gpu_memory_gib) == (model, sold_with_gib)
 
 
 async def test_nodes_that_may_be_taken_away_are_offers_of_their_own_and_get_their_own_pods(

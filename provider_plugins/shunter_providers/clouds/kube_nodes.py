@@ -29,7 +29,7 @@ _SUFFIXES: Final[Mapping[str, float]] = {
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
 }
 _NOMINAL_GIB: Final = (
-    4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 45, 48, 64, 80, 94, 96, 128, 141, 144, 180, 186, 192, 256, 288,
+    4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 144, 180, 186, 192, 256, 288,
 )
 """What GPUs are sold with; they show a little less."""
 _MEMORY_LABELS: Final = (("nvidia.com/gpu.memory", 1 / 1024), ("gpu.nvidia.com/vram", 1.0), ("amd.com/gpu.vram", 1.0))
@@ -37,7 +37,7 @@ _MEMORY_LABELS: Final = (("nvidia.com/gpu.memory", 1 / 1024), ("gpu.nvidia.com/v
 # fmt: on
 _QUANTITY: Final = re.compile(r"(?P<number>[+-]?\d+(\.\d*)?([eE][+-]?\d+)?)(?P<suffix>[numkKMGTPE]i?)?")
 _CPU_SIZES: Final = (1, 2, 4, 8, 16, 32, 64)
-_SHARED: Final = 0.88
+_SHOWS_AT_LEAST: Final = 0.88
 """A GPU shows no less of its nominal memory than this."""
 
 
@@ -317,7 +317,7 @@ def _gpu_memory_gib(labels: Fields, product: str) -> float:
         if digits:
             shown = int(digits[0]) * unit
             nominal = next((one for one in _NOMINAL_GIB if shown <= one), shown)
-            return float(nominal) if shown >= _SHARED * nominal else round(shown, 1)
+            return float(nominal) if shown >= _SHOWS_AT_LEAST * nominal else round(shown, 1)
     return 0.0
 
 
