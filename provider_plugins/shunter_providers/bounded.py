@@ -21,14 +21,26 @@ from shunter_providers.contract import (
     OfferQuery,
     Provider,
     ProviderError,
+    ShowsConsole,
 )
-from shunter_providers.junk import check_handle, check_identity, check_verdict, check_view, check_views, sane_offers
+from shunter_providers.junk import (
+    check_handle,
+    check_identity,
+    check_text,
+    check_verdict,
+    check_view,
+    check_views,
+    sane_offers,
+)
 from shunter_providers.redaction import redact, redacted
 
 _T = TypeVar("_T")
 
 CALL_WITHIN_S: Final = 30.0
 """Callers who cannot wait that long have limits of their own; this one keeps a call from lasting for ever."""
+
+MOST_OF_A_CONSOLE: Final = 64 << 10
+"""Characters."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +100,14 @@ class _Bounded:
     async def terminate(self, handle: str) -> bool:
         """See the contract."""
         return await self._held("terminate", lambda: self._provider.terminate(handle), check_verdict)
+
+    async def console(self, handle: str) -> str:
+        """See the contract; empty where the plugin has none."""
+        shows = self._provider
+        if not self.capabilities.console or not isinstance(shows, ShowsConsole):
+            return ""
+        told = await self._held("console", lambda: shows.console(handle), check_text)
+        return redact(told, self._secrets)[-MOST_OF_A_CONSOLE:]
 
     async def close(self) -> None:
         """See the contract."""

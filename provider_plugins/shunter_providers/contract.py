@@ -325,6 +325,8 @@ class Capabilities:
     """Nodes see the service's data directory (`local`)."""
     shared_hosts: bool = False
     """Several jobs may sit on one host: the core reserves slots (unique rows) before `create`."""
+    console: bool = False
+    """It is a `ShowsConsole`."""
     lease_s: float | None = 7200.0
     """Default dead-man lease of its nodes; None: no expiry (nodes that bill nothing)."""
 
@@ -384,4 +386,13 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
+        ...
+
+
+@runtime_checkable
+class ShowsConsole(Protocol):
+    """A provider that tells what its nodes wrote while they booted (`Capabilities.console`)."""
+
+    async def console(self, handle: str) -> str:
+        """The last of it, for people; empty: there is nothing yet, or no such node."""
         ...

@@ -33,6 +33,13 @@ def check_handle(got: Any) -> str:
     return got
 
 
+def check_text(got: Any) -> str:
+    """Text for people."""
+    if not isinstance(got, str):
+        raise TypeError(f"answered {_kind(got)}, not text")
+    return got
+
+
 def check_view(got: Any) -> NodeView:
     """A node with a handle."""
     if not isinstance(got, NodeView) or not isinstance(got.handle, str):

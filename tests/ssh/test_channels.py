@@ -30,12 +30,14 @@ from shunter_store import reaching
 from shunter_store.database import Database
 from shunter_store.ledger import NodeRow
 from shunter_store.reaching import BootstrapRow
+from shunter_workers.channels import channel
 from shunter_workers.channels.duty import Channels, Room, shard_of
 from shunter_workers.channels.keys import JobKeys, KeysOfJob
 from shunter_workers.launching import Origin
 from support.control_plane import plain
 from support.databases import fresh_sqlite, sqlite_template
 from support.hosts import Host, Pool, make_pool
+from support.hosts.sshd import HOST_KEY
 from support.node_rows import intended
 from support.store_rows import new_job
 
@@ -141,7 +143,7 @@ def inject(host: Host, keys: KeysOfJob) -> None:
     """What cloud-init does with the intent's keys."""
     host.key_file.write_text(keys.host.private)
     host.key_file.chmod(0o600)
-    host.key_file.with_name("host_key.pub").write_text(keys.host.public + "\n")
+    host.key_file.with_name(f"{HOST_KEY}.pub").write_text(keys.host.public + "\n")
     host.authorize(keys.login.public)
     host.restart_sshd()
 
@@ -180,7 +182,25 @@ async def test_ssh_that_comes_late_is_waited_for(database: Database, tmp_path: P
         assert row.refused is None
 
 
-async def test_a_machine_that_shows_another_host_key_is_refused(database: Database, tmp_path: Path, host: Host) -> None:
+async def test_a_machine_whose_first_script_brings_the_keys_is_waited_for_and_told_nothing_before(
+    database: Database, tmp_path: Path, host: Host
+) -> None:
+    async with site(database, tmp_path, host) as made:
+        before = await made.work_until("waiting")
+        while "another key" not in before.detail:
+            before = await made.work_until("waiting")
+        inject(host, made.keys)
+
+        row = await made.work_until("started")
+
+        assert before.refused is None
+        assert row.refused is None
+
+
+async def test_a_machine_that_goes_on_to_show_another_host_key_is_refused(
+    database: Database, tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "SETTLES_WITHIN_S", 0.1)
     async with site(database, tmp_path, host) as made:
         inject(host, made.keys)
         host.change_host_key()

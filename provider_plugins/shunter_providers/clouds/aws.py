@@ -8,6 +8,7 @@ own, `shunter`, whose members reach each other on every port, and everybody else
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from shunter_providers.clouds.aws_words import (
     spot_prices,
     view_of,
 )
+from shunter_providers.clouds.blocking import PaceOfLoop
 from shunter_providers.clouds.boot import cloud_init
 from shunter_providers.clouds.ec2 import Account, Ec2, where
 from shunter_providers.clouds.naming import looks_like, token_of
@@ -50,13 +52,11 @@ from shunter_providers.contract import (
     NodeView,
     Offer,
     OfferQuery,
-    Pacer,
     ProviderError,
     Rate,
     Scope,
     SelfStop,
 )
-from shunter_providers.pacing import OwnPacer, bucket_of
 from shunter_providers.plugin_settings import read_settings
 from shunter_providers.sync_provider import SyncProvider
 
@@ -64,7 +64,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _PACING: Final = (Rate(5, 2.5, "create"), Rate(40, 4.0))
-_WAITS_AT_MOST_S: Final = 5.0
 _USER_DATA_BYTES: Final = 16384
 _GROUP: Final = "shunter"
 _HANDLE: Final = r"[a-z]{2,4}(-[a-z]+)+-\d/i-[0-9a-f]{8,17}"
@@ -89,6 +88,7 @@ class AwsProvider(SyncProvider[Ec2]):
         readiness_deadline_s=900.0,
         scan_interval_s=20.0,
         create_timeout_s=60.0,
+        console=True,
     )
 
     def __init__(self, instance: Instance) -> None:
@@ -100,16 +100,14 @@ class AwsProvider(SyncProvider[Ec2]):
         token = settings.session_token.get_secret_value() if settings.session_token is not None else None
         secret = settings.secret_access_key.get_secret_value()
         self._account = Account(key, secret, token, settings.base_url, settings.timeout_s)
-        self._pacer: Pacer = instance.pacer or OwnPacer()
-        self._rates = [(bucket_of(instance, key, rate), rate) for rate in _PACING]
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pace = PaceOfLoop(instance, key, _PACING)
         self._prices = PriceList(instance.name)
         self._unseen: dict[str, float] = {}
         """Handles of nodes that EC2 may not show yet, and when they were made."""
 
     def connect(self) -> Ec2:
         """One for each call; nothing is asked yet."""
-        return Ec2(self._account, self._take_turn)
+        return Ec2(self._account, self._pace.take_turn)
 
     def translate(self, error: Exception, *, creates: bool) -> ProviderError:
         """What `Ec2` did not foresee."""
@@ -205,10 +203,14 @@ class AwsProvider(SyncProvider[Ec2]):
         self._unseen.pop(handle, None)
         return self.look(client, handle).condition is NodeCondition.GONE
 
+    async def console(self, handle: str) -> str:
+        """See the contract."""
+        return await self._in_thread(lambda client: _console(client, handle))
+
     async def _in_thread(
         self, work: Callable[[Ec2], _T], *, creates: bool = False, within_s: float | None = None
     ) -> _T:
-        self._loop = asyncio.get_running_loop()
+        self._pace.loop = asyncio.get_running_loop()
 
         def closing(client: Ec2) -> _T:
             try:
@@ -217,19 +219,6 @@ class AwsProvider(SyncProvider[Ec2]):
                 client.close()
 
         return await super()._in_thread(closing, creates=creates, within_s=within_s)
-
-    def _take_turn(self, creates: bool) -> None:
-        """Wait, in a thread, until the account may make a call; the pace is kept where the loop runs."""
-        assert self._loop is not None
-        for bucket, rate in self._rates:
-            if rate.kind == "create" and not creates:
-                continue
-            turn = asyncio.run_coroutine_threadsafe(self._pacer.take_turn(bucket, rate, _WAITS_AT_MOST_S), self._loop)
-            wait_s = turn.result(_WAITS_AT_MOST_S)
-            if wait_s > _WAITS_AT_MOST_S:
-                detail = f"not asked: the account may make {rate.calls} calls in {rate.per_s:g} s ({rate.kind})"
-                raise ProviderError(Fault.RATE_LIMITED, detail, scope=Scope.ACCOUNT, retry_after_s=wait_s)
-            time.sleep(wait_s)
 
     def _offers_in(self, client: Ec2, region: str) -> list[Offer]:
         settings = self._settings
@@ -334,6 +323,14 @@ class AwsProvider(SyncProvider[Ec2]):
 
     def _wrong(self, option: str, why: str) -> ProviderError:
         return ProviderError(Fault.INVALID, f"placement.options.{self.instance.name}.{option}: {why}")
+
+
+def _console(client: Ec2, handle: str) -> str:
+    region, _, id_ = handle.partition("/")
+    if not looks_like(handle, _HANDLE):
+        return ""
+    told = client.ask(region, "GetConsoleOutput", {"InstanceId": id_}).text("output", "")
+    return base64.b64decode(told).decode("utf-8", "replace")
 
 
 def _groups(client: Ec2, region: str, network: str) -> list[Fields]:

@@ -66,6 +66,7 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         readiness_deadline_s=900.0,
         scan_interval_s=20.0,
         create_timeout_s=60.0,
+        console=True,
     )
 
     def __init__(self, instance: Instance) -> None:
@@ -167,6 +168,10 @@ class GoogleCloudProvider(SyncProvider[Gce]):
                 raise
         return self.look(client, handle).condition in (NodeCondition.GONE, NodeCondition.FAILED)
 
+    async def console(self, handle: str) -> str:
+        """See the contract: the first serial port."""
+        return await self._in_thread(lambda client: _console(client, handle))
+
     async def _in_thread(
         self, work: Callable[[Gce], _T], *, creates: bool = False, within_s: float | None = None
     ) -> _T:
@@ -210,6 +215,13 @@ def _and_close(client: Gce, work: Callable[[Gce], _T]) -> _T:
         return work(client)
     finally:
         client.close()
+
+
+def _console(client: Gce, handle: str) -> str:
+    zone, _, name = handle.partition("/")
+    if not looks_like(handle, _HANDLE):
+        return ""
+    return client.ask("GET", f"/zones/{zone}/instances/{name}/serialPort", params={"port": 1}).text("contents", "")
 
 
 def _operations_on(client: Gce, zone: str, name: str) -> Sequence[Fields]:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 from shunter_providers.clouds.http import Api
+from shunter_providers.clouds.naming import looks_like
 from shunter_providers.clouds.openstack import Account, Grants, OpenStack
 from shunter_providers.clouds.options import read_options
 from shunter_providers.clouds.ovh_servers import offers_of, prices_of, server_of, view_of
@@ -42,6 +43,7 @@ _T = TypeVar("_T")
 
 _AT_ONCE: Final = 8
 _CALL_WITHIN_S: Final = 25.0
+_CONSOLE_LINES: Final = 400
 _PRICES_FOR_S: Final = 3600.0
 _PRICES_AGAIN_IN_S: Final = 60.0
 
@@ -61,6 +63,7 @@ class OvhProvider(RestCloud):
         readiness_deadline_s=900.0,
         scan_interval_s=30.0,
         create_timeout_s=60.0,
+        console=True,
     )
     handle_pattern = r"[A-Z0-9-]+/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -104,6 +107,16 @@ class OvhProvider(RestCloud):
             if not isinstance(market, BaseException)
             for offer in offers_of(market, prices, self._settings)
         ]
+
+    async def console(self, handle: str) -> str:
+        """See the contract."""
+        if not looks_like(handle, self.handle_pattern):
+            return ""
+        region, _, server = handle.partition("/")
+        asked = {"os-getConsoleOutput": {"length": _CONSOLE_LINES}}
+        path = f"/servers/{server}/action"
+        told = await self._call(lambda cloud: cloud.ask(("compute", region), "POST", path, body=asked))
+        return told.text("output", "")
 
     async def close(self) -> None:
         """See the contract."""

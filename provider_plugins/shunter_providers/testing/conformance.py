@@ -35,6 +35,7 @@ from shunter_providers.contract import (
     OfferQuery,
     Provider,
     ProviderError,
+    ShowsConsole,
 )
 from shunter_providers.jurisdictions import is_jurisdiction
 
@@ -169,6 +170,17 @@ class ProviderConformance:
             assert view.ssh is not None
             assert view.ssh.host
             assert 0 < view.ssh.port < 65536
+
+    async def test_a_console_is_text_where_one_is_declared(self, provider: Provider, intent: Intent) -> None:
+        if not provider.capabilities.console:
+            return
+        assert isinstance(provider, ShowsConsole)
+        handle = await provider.create(intent)
+        await wait_for(provider, handle, NodeCondition.RUNNING, provider.capabilities.readiness_deadline_s)
+
+        told = await provider.console(handle)
+
+        assert isinstance(told, str)
 
     async def test_nodes_of_another_deployment_are_not_listed(
         self, provider: Provider, deployment: str, intent: Intent

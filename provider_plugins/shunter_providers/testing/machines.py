@@ -37,6 +37,10 @@ class Machine:
     preempted: bool = False
     ended_at: float | None = None
     gone_at: float | None = None
+    address: str = "127.0.0.1"
+    """The public one."""
+    port: int | None = None
+    """Of its sshd, where it has one."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Whatever else a fake keeps of it."""
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from shunter_providers.testing.booting import NOTHING, Boot, Boots
+from shunter_providers.testing.booting import NOTHING, Boot, Runner
 from shunter_providers.testing.faults import CloudFault, Strike, Verb, strike
 from shunter_providers.testing.machines import Machine, Machines
 
@@ -90,12 +90,12 @@ class WireCloud(ABC):
     """Whether its API tells what a node is billed."""
 
     def __init__(
-        self, *, boot_s: float = 0.05, list_lag_s: float = 0.05, end_s: float = 0.0, boots: Boots | None = None
+        self, *, boot_s: float = 0.05, list_lag_s: float = 0.05, end_s: float = 0.0, boots: Runner | None = None
     ) -> None:
         """`boots`: the nodes do on this machine what they are told (`boot_of`); by default they do nothing."""
         self.machines = Machines(boot_s=boot_s, list_lag_s=list_lag_s, end_s=end_s)
         if boots is not None:
-            self.machines.on_made = lambda machine: boots.start(machine.id, self.boot_of(machine))
+            self.machines.on_made = lambda machine: self._boot(machine, boots)
             self.machines.on_ended = lambda machine: boots.end(machine.id)
         self.calls: list[Request] = []
         self._strikes: list[Strike] = []
@@ -187,6 +187,9 @@ class WireCloud(ABC):
         if fault is CloudFault.FAILED_AFTER:
             return self.refusal(CloudFault.SERVER_ERROR, 0.0)
         return reply
+
+    def _boot(self, machine: Machine, boots: Runner) -> None:
+        machine.address, machine.port = boots.start(machine.id, self.boot_of(machine))
 
     def _reply(self, route: Route, request: Request) -> Reply:
         fault = request.strike.fault if request.strike is not None else None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_cloud_init
 from shunter_providers.testing.faults import Verb
 from support.clouds.aws_shapes import (
     chosen,
@@ -22,6 +23,7 @@ from support.clouds.aws_shapes import (
     reservation_facts,
 )
 from support.clouds.aws_wire import Query, action_of, answer, check_signature, error, query_of, refused
+from support.clouds.consoles import CONSOLE
 
 ACCESS_KEY: Final = "AKIAIOSFODNN7EXAMPLE"
 ACCOUNT: Final = "123456789012"
@@ -110,6 +112,10 @@ class AwsCloud(WireCloud):
             machine.extra["reason"] = _TAKEN
             machine.ended_at = machine.gone_at = time.monotonic()
 
+    def boot_of(self, machine: Machine) -> Boot:
+        """The image's first user."""
+        return from_cloud_init(base64.b64decode(machine.order.get("UserData", "")).decode(), user="ubuntu")
+
     def routes(self) -> Sequence[Route]:
         """None: every call is a POST of a form to `/`, which says what it is."""
         return []
@@ -148,13 +154,14 @@ class AwsCloud(WireCloud):
             "DescribeVpcs": lambda query: {"vpcSet": [{"vpcId": "vpc-1"}] if self.has_default_network else []},
             "DescribeSubnets": self._subnets,
             "DescribeSecurityGroups": lambda query: {
-                "securityGroupInfo": chosen(query, self._groups_in(query.region), group_facts)
+                "securityGroupInfo": list(map(_group, chosen(query, self._groups_in(query.region), group_facts)))
             },
             "CreateSecurityGroup": self._make_group,
             "AuthorizeSecurityGroupIngress": self._authorize_group,
             "DescribeInstances": self._describe,
             "TerminateInstances": self._terminate,
             "RunInstances": self._run,
+            "GetConsoleOutput": self._console,
         }
 
     def _who(self, query: Query) -> dict[str, Any]:
@@ -253,6 +260,11 @@ class AwsCloud(WireCloud):
             self.machines.end(machine, query.request.strike)
         return {"instancesSet": [{"instanceId": one.id, "currentState": _state(one)} for one in machines]}
 
+    def _console(self, query: Query) -> dict[str, Any]:
+        machine = self._existing(query, query.one("InstanceId"))
+        told = base64.b64encode(CONSOLE.encode()).decode()
+        return {"instanceId": machine.id, "timestamp": "2026-11-30T12:00:00.000Z", "output": told}
+
     def _run(self, query: Query) -> dict[str, Any]:
         known = self._launched.get((query.region, query.one("ClientToken")))
         if known is not None:
@@ -321,6 +333,11 @@ class AwsCloud(WireCloud):
             held["availableInstanceCount"] -= 1
 
 
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    rules = [{name: rule[name] for name in ("ipProtocol", "fromPort") if rule[name]} for rule in group["ipPermissions"]]
+    return {name: group[name] for name in ("groupId", "groupName", "vpcId")} | {"ipPermissions": rules}
+
+
 def _tag(query: Query, key: str) -> str:
     place = next(name for name, value in query.form.items() if name.endswith(".Key") and value == key)
     return query.form[f"{place[:-4]}.Value"]
@@ -338,7 +355,7 @@ def _instance(machine: Machine) -> dict[str, Any]:
         "instanceState": _state(machine),
         "instanceType": form["InstanceType"],
         "privateIpAddress": "10.0.0.5" if machine.phase() is not Phase.GONE else "",
-        "ipAddress": "127.0.0.1" if running else "",
+        "ipAddress": machine.address if running else "",
         "tagSet": tags,
     }
     return {**shown, "stateReason": machine.extra["reason"]} if "reason" in machine.extra else shown

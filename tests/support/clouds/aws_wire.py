@@ -42,6 +42,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "DescribeInstances": ("InstanceId.#", *_FILTERED, *_PAGED),
     "TerminateInstances": ("InstanceId.#",),
+    "GetConsoleOutput": ("InstanceId", "Latest"),
     "RunInstances": (
         *("ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "UserData", "SecurityGroupId.#"),
         *("SubnetId", "InstanceInitiatedShutdownBehavior", "IamInstanceProfile.Name", "KeyName", *_TAGS),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud
+from shunter_providers.testing.booting import Boot, from_cloud_init
 
 _BODIES: Final[Mapping[CloudFault, tuple[int, str, str]]] = {
     CloudFault.AUTH: (401, "unauthorized", "Unable to authenticate you."),
@@ -95,6 +96,10 @@ class DigitaloceanCloud(WireCloud):
             "ubuntu-24-04-x64",
         }
         self.account_status = "active"
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """Root logs in."""
+        return from_cloud_init(machine.order["user_data"] or "")
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
@@ -193,7 +198,7 @@ def _droplet(machine: Machine) -> dict[str, Any]:
     chosen = {**order["chosen"], "price_hourly": machine.usd_per_hour}
     addresses = [
         {"ip_address": "10.128.192.124", "netmask": "255.255.0.0", "gateway": "nil", "type": "private"},
-        {"ip_address": "127.0.0.1", "netmask": "255.255.255.0", "gateway": "127.0.0.1", "type": "public"},
+        {"ip_address": machine.address, "netmask": "255.255.255.0", "gateway": "127.0.0.1", "type": "public"},
     ]
     shown = {
         "id": int(machine.id),

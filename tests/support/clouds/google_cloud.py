@@ -20,7 +20,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from pydantic import ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_cloud_init
 from shunter_providers.testing.faults import Verb
+from support.clouds.consoles import CONSOLE
 from support.clouds.google_bodies import Order
 
 PROJECT: Final = "a-project"
@@ -141,6 +143,11 @@ class GoogleCloud(WireCloud):
             zone, name = handle.split("/")
             self._operate("compute.instances.preempted", zone, name)
 
+    def boot_of(self, machine: Machine) -> Boot:
+        """The image's first user."""
+        items = {item["key"]: item["value"] for item in machine.order["metadata"]["items"]}
+        return from_cloud_init(items.get("user-data", ""), user="ubuntu")
+
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
         return [
@@ -152,6 +159,7 @@ class GoogleCloud(WireCloud):
             Route("POST", rf"{_ZONE}/instances", "create", self._insert),
             Route("GET", rf"{_ZONE}/instances/(?P<name>[^/]+)", "get", self._get),
             Route("DELETE", rf"{_ZONE}/instances/(?P<name>[^/]+)", "terminate", self._delete),
+            Route("GET", rf"{_ZONE}/instances/(?P<name>[^/]+)/serialPort", "other", self._serial_port),
             Route("GET", rf"{_ZONE}/operations/(?P<name>[^/]+)", "other", self._operation),
             Route("GET", rf"{_ZONE}/operations", "other", self._operations),
         ]
@@ -275,6 +283,11 @@ class GoogleCloud(WireCloud):
     def _get(self, request: Request) -> Reply:
         return Reply(200, _instance(self._existing(request)))
 
+    def _serial_port(self, request: Request) -> Reply:
+        _know(request, {"port", "start"})
+        self._existing(request)
+        return Reply(200, {"kind": "compute#serialPortOutput", "contents": CONSOLE, "start": "0", "next": "36"})
+
     def _delete(self, request: Request) -> Reply:
         self.machines.end(self._existing(request), request.strike)
         return Reply(200, self._operate("delete", request.parts["zone"], request.parts["name"]).shown())
@@ -344,13 +357,13 @@ def _instance(machine: Machine) -> dict[str, Any]:
     order, phase = machine.order, machine.phase()
     nic: dict[str, Any] = {"name": "nic0", "networkIP": "10.128.0.7"}
     if phase is Phase.RUNNING:
-        nic["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": "127.0.0.1"}]
+        nic["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": machine.address}]
     return {
         "kind": "compute#instance",
         "name": machine.name,
         "status": _STATUSES[phase],
         "zone": f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{machine.id.split('/')[0]}",
-        "scheduling": order["scheduling"],
+        "scheduling": {name: value for name, value in order["scheduling"].items() if value is not None},
         "labels": order["labels"],
         "networkInterfaces": [nic],
     }

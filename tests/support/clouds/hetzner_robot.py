@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import asyncssh
 import httpx
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud
+from shunter_providers.testing.booting import Boot
 
 _BODIES: Final[Mapping[CloudFault, tuple[int, str, str]]] = {
     CloudFault.AUTH: (401, "UNAUTHORIZED", "Unauthorized"),
@@ -55,7 +56,7 @@ class HetznerRobotCloud(WireCloud):
         super().__init__(**more)
         self._credential = httpx.BasicAuth("#ws+test", password)._auth_header
         self._numbers = itertools.count(2_417_234)
-        key = host_key or asyncssh.generate_private_key("ssh-ed25519")
+        key = self._key = host_key or asyncssh.generate_private_key("ssh-ed25519")
         self._host_key = key.get_fingerprint("md5").removeprefix("MD5:")
         self.products = [
             product("GEX44", "0.2952", "79.0000", ("FSN1", "HEL1"), ("Ubuntu with CUDA",)),
@@ -68,6 +69,12 @@ class HetznerRobotCloud(WireCloud):
         self.earliest = "2010-01-01"
         self.forgets_orders = False
         """As the vendor does after 30 days."""
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """The vendor installs the keys of the order for root, and a host key whose fingerprint it tells."""
+        keys = [key["data"] for key in machine.order["keys"]]
+        host_key = self._key.export_private_key().decode()
+        return Boot("", {}, {}, authorized_keys=keys, host_key=host_key, gpus=["NVIDIA RTX 4000 SFF Ada Generation"])
 
     def routes(self) -> Sequence[Route]:
         """The part of the webservice that a node needs."""
@@ -134,7 +141,7 @@ class HetznerRobotCloud(WireCloud):
             "date": "2026-11-30 15:57:31",
             "status": "ready" if is_done else "in process",
             "server_number": machine.order["number"] if is_done else None,
-            "server_ip": "127.0.0.1" if is_done else None,
+            "server_ip": machine.address if is_done else None,
             "authorized_key": [{"key": key} for key in machine.order["keys"] if key["fingerprint"] in self.keys],
             "host_key": [{"key": {"fingerprint": self._host_key, "type": "ED25519", "size": 256}}] if is_done else [],
             "comment": None,
@@ -205,7 +212,7 @@ class HetznerRobotCloud(WireCloud):
 
 def _server(machine: Machine) -> dict[str, Any]:
     return {
-        "server_ip": "127.0.0.1",
+        "server_ip": machine.address,
         "server_number": machine.order["number"],
         "server_name": machine.extra["name"],
         "product": machine.order["product"],

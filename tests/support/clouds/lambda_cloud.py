@@ -104,8 +104,10 @@ class LambdaCloud(WireCloud):
         self._add_key("owner", "ssh-ed25519 AAAAowner owner")
 
     def boot_of(self, machine: Machine) -> Boot:
-        """What cloud-init makes of the user data."""
-        return from_cloud_init(machine.order["user_data"] or "")
+        """What cloud-init makes of the user data; the key that the launch names is the first user's too."""
+        boot = from_cloud_init(machine.order["user_data"] or "", user="ubuntu")
+        named = [key["public_key"] for key in self.keys.values() if key["name"] in machine.order["ssh_key_names"]]
+        return boot._replace(authorized_keys=[*named, *boot.authorized_keys])
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
@@ -212,7 +214,7 @@ def _instance(machine: Machine) -> dict[str, Any]:
         "tags": order["tags"],
         "is_reserved": False,
     }
-    return {**shown, "ip": "127.0.0.1", "private_ip": "10.0.0.5"} if phase is Phase.RUNNING else shown
+    return {**shown, "ip": machine.address, "private_ip": "10.0.0.5"} if phase is Phase.RUNNING else shown
 
 
 def _error(status: int, code: str, message: str) -> Reply:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_cloud_init
+from support.clouds.consoles import CONSOLE
 
 PROJECT: Final = "0123456789abcdef0123456789abcdef"
 USER: Final = "user-of-ours"
@@ -62,6 +64,14 @@ class _Server(_Body):
 
 class _Create(_Body):
     server: _Server
+
+
+class _Length(_Body):
+    length: int | None = None
+
+
+class _Action(_Body):
+    console: _Length = Field(alias="os-getConsoleOutput")
 
 
 class _Name(_Body):
@@ -135,6 +145,10 @@ class OvhCloud(WireCloud):
         """Regions without a host for anything."""
         self.down: set[str] = set()
 
+    def boot_of(self, machine: Machine) -> Boot:
+        """The image's first user."""
+        return from_cloud_init(base64.b64decode(machine.order["user_data"] or "").decode(), user="ubuntu")
+
     def routes(self) -> Sequence[Route]:
         """The part of the APIs that a node needs."""
         return [
@@ -146,6 +160,7 @@ class OvhCloud(WireCloud):
             Route("GET", rf"{_NOVA}/servers/detail", "list", self._list),
             Route("GET", rf"{_NOVA}/servers/(?P<id>[^/]+)", "get", self._get),
             Route("DELETE", rf"{_NOVA}/servers/(?P<id>[^/]+)", "terminate", self._delete),
+            Route("POST", rf"{_NOVA}/servers/(?P<id>[^/]+)/action", "other", self._act),
             Route("GET", r"/glance/(?P<region>[^/]+)/v2/images", "other", self._images),
             Route("GET", r"/neutron/(?P<region>[^/]+)/v2\.0/networks", "other", self._networks),
             Route("GET", r"/1\.0/order/catalog/public/cloud", "other", self._price_list),
@@ -249,6 +264,11 @@ class OvhCloud(WireCloud):
     def _get(self, request: Request) -> Reply:
         return Reply(200, {"server": self._shown(self._existing(request))})
 
+    def _act(self, request: Request) -> Reply:
+        order = _read(_Action, request)
+        self._existing(request)
+        return Reply(200, {"output": CONSOLE[-(order.console.length or len(CONSOLE)) :]})
+
     def _delete(self, request: Request) -> Reply:
         self.machines.end(self._existing(request), request.strike)
         return Reply(204)
@@ -276,7 +296,7 @@ class OvhCloud(WireCloud):
             names = {id_: name for name, id_ in self.networks.items()}
             addresses = [names[network["uuid"]] for network in order["networks"]]
             shown["addresses"] = {
-                name: _addresses("127.0.0.1" if name == "Ext-Net" else "10.1.0.4") for name in addresses
+                name: _addresses(machine.address if name == "Ext-Net" else "10.1.0.4") for name in addresses
             }
         return shown
 

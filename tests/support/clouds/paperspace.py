@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot
 
 _BODIES: Final[Mapping[CloudFault, tuple[int, str, str]]] = {
     CloudFault.AUTH: (401, "UNAUTHORIZED", "No session found"),
@@ -93,6 +94,11 @@ class PaperspaceCloud(WireCloud):
         ]
         self.scripts: dict[str, dict[str, Any]] = {}
         self.session_is_there = True
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """The image's sshd runs before the start script, which is root's."""
+        script = self.scripts.get(machine.order["startupScriptId"] or "", {"script": ""})["script"]
+        return Boot(script, {}, {}, user="paperspace", gpus=[f"NVIDIA {machine.order['machineType']}"])
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""
@@ -244,7 +250,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "region": "East Coast (NY2)",
         "privateIp": "10.64.13.4",
         "networkId": "n1",
-        "publicIp": "127.0.0.1" if up else None,
+        "publicIp": machine.address if up else None,
         "publicIpType": order["publicIpType"],
         "usageRate": machine.usd_per_hour,
         "storageRate": 0.01,

@@ -168,7 +168,6 @@ class RunpodCloud(WireCloud):
             raise _refused(400, "Bad Request", "exactly one of gpu or cpu has to be given")
         usd = self._usd_per_hour(order)
         machine = self.machines.make(order.name, order.model_dump(), usd, request.strike, new_hex_id(14))
-        machine.extra["port"] = 10_000 + len(self.calls)
         return Reply(201, _pod(machine))
 
     def _usd_per_hour(self, order: _PodOrder) -> float:
@@ -208,7 +207,7 @@ def _pod(machine: Machine) -> dict[str, Any]:
     order, phase = machine.order, machine.phase()
     stuck = phase is Phase.ENDING
     runs = phase is Phase.RUNNING
-    direct = {"host": "127.0.0.1", "port": machine.extra.get("port", 22), "username": "root", "command": "ssh"}
+    direct = {"host": machine.address, "port": machine.port or 10_022, "username": "root", "command": "ssh"}
     pod: dict[str, Any] = {
         "id": machine.id,
         "name": machine.name,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud
+from shunter_providers.testing.booting import Boot
 
 _BODIES: Final[Mapping[CloudFault, Reply]] = {
     CloudFault.AUTH: Reply(401, {"success": False, "error": "auth_error", "msg": "Invalid user key"}),
@@ -127,6 +128,12 @@ class VastCloud(WireCloud):
             ask(401, "RTX A6000", 2, 0.90, "London, UK", verification="unverified"),
         ]
 
+    def boot_of(self, machine: Machine) -> Boot:
+        """The vendor's sshd runs before the start script, with a host key of its own."""
+        ask = machine.order["ask"]
+        gpus = [f"NVIDIA {ask['gpu_name']}"] * ask["num_gpus"]
+        return Boot(machine.order["onstart"] or "", {}, {}, gpus=gpus)
+
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs; every path ends with a slash."""
         return [
@@ -239,7 +246,7 @@ def _instance(machine: Machine) -> dict[str, Any]:
     stopped = phase is Phase.PREEMPTED or machine.extra["stopped"]
     state = "stopped" if stopped else "running"
     status = "exited" if stopped else "running" if runs else "loading"
-    port = {"HostIp": "0.0.0.0", "HostPort": "40022"}
+    port = {"HostIp": "0.0.0.0", "HostPort": str(machine.port or 40_022)}
     return {
         "id": int(machine.id),
         "label": machine.name,
@@ -254,7 +261,7 @@ def _instance(machine: Machine) -> dict[str, Any]:
         "gpu_name": order["ask"]["gpu_name"],
         "num_gpus": order["ask"]["num_gpus"],
         "geolocation": order["ask"]["geolocation"],
-        "public_ipaddr": "127.0.0.1 \n",
+        "public_ipaddr": f"{machine.address} \n",
         "ssh_host": "ssh4.vast.ai",
         "ssh_port": 10600,
         "ports": {"22/tcp": [port, port]} if runs and not stopped else None,

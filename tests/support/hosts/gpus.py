@@ -10,11 +10,14 @@ _TOOL = """\
 #!/bin/sh
 n=0
 while [ $n -lt {number} ]; do
-    echo "$n, NVIDIA H100 80GB HBM3, 81559, GPU-$n, 555.42"
+    echo "$n, {name}, 81559, GPU-$n, 555.42"
     n=$((n + 1))
 done
 """
-_DRIVER = b"int cuInit(unsigned flags) { return 0; }\n"
+_DRIVER = """\
+int cuInit(unsigned flags) {{ return 0; }}
+int cuDeviceGetCount(int *count) {{ *count = {number}; return 0; }}
+"""
 
 H100 = {"gpu_model": "H100", "gpu_memory_gib": 80.0}
 """What they are in an offer."""
@@ -22,14 +25,14 @@ ENVIRONMENT = {"LD_LIBRARY_PATH": "/root/lib"}
 """Of agents on such hosts."""
 
 
-def set_gpus(host: Host, number: int) -> None:
-    """From now on the host shows this many."""
-    tool = host.folder / "root/bin/nvidia-smi"
-    library = host.folder / "root/lib/libcuda.so.1"
+def set_gpus(host: Host, number: int, *, name: str = "NVIDIA H100 80GB HBM3", under: str = "root") -> None:
+    """From now on the host shows this many. `under`: the folder of the host whose `bin` and `lib` they lie in."""
+    tool = host.folder / under / "bin/nvidia-smi"
+    library = host.folder / under / "lib/libcuda.so.1"
     for path in (tool, library):
         path.parent.mkdir(exist_ok=True)
-    tool.write_text(_TOOL.format(number=number))
+    tool.write_text(_TOOL.format(number=number, name=name))
     tool.chmod(0o755)
     if not library.exists():
         argv = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
-        subprocess.run(argv, input=_DRIVER, check=True)
+        subprocess.run(argv, input=_DRIVER.format(number=number), text=True, check=True)

@@ -45,7 +45,7 @@ class Host:
         self.number = number
         self.address = bridge.address(number)
         self.folder = folder
-        self.key_file = folder / "etc/ssh/host_key"
+        self.key_file = folder / "etc/ssh" / sshd.HOST_KEY
         self._bridge = bridge
         self._disk_mib = disk_mib
         self._machine: subprocess.Popen[bytes] | None = None
@@ -67,7 +67,7 @@ class Host:
         assert self.is_on, f"{self.name} is off"
         return int((self.folder / "first-pid").read_text())
 
-    def power_on(self) -> None:
+    def power_on(self, *, with_sshd: bool = True) -> None:
         """Boot: a new boot id, the same disks and address; sshd is up when this returns."""
         assert not self.is_on, f"{self.name} is on"
         (self.folder / "boot-id").write_text(f"{uuid.uuid4()}\n")
@@ -75,6 +75,8 @@ class Host:
             self._machine = subprocess.Popen(self._boot_command(), stdout=subprocess.PIPE, stderr=log)
         try:
             self._come_up()
+            if with_sshd:
+                self.start_sshd()
         except BaseException:
             self.power_off()
             raise
@@ -196,19 +198,33 @@ class Host:
 
     def change_host_key(self) -> None:
         """A new host key, as after a reinstallation, or of a machine that took the address."""
-        for path in (self.key_file, self.key_file.with_name("host_key.pub")):
+        for path in (self.key_file, self.key_file.with_name(f"{sshd.HOST_KEY}.pub")):
             path.unlink()
         sshd.make_key(self.key_file, self.name)
         self.restart_sshd()
 
     def authorize(self, public_key: str) -> None:
         """Let the holder of this key log in as root and as `USER`, and nobody else."""
-        for home, owner in (("root", 0), (f"home/{USER}", _USER_ID)):
-            folder = self.folder / home / ".ssh"
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / "authorized_keys").write_text(f"{public_key}\n")
-            for path in (folder.parent, folder, folder / "authorized_keys"):
-                os.chown(path, owner, owner)
+        for user in ("root", USER):
+            self.let_in(user, [public_key])
+
+    def let_in(self, user: str, public_keys: Sequence[str]) -> None:
+        """Let the holders of these keys log in as this user, and nobody else."""
+        folder = self.folder / ("root" if user == "root" else f"home/{user}") / ".ssh"
+        owner = folder.parent.stat().st_uid
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / "authorized_keys").write_text("".join(f"{key}\n" for key in public_keys))
+        for path in (folder, folder / "authorized_keys"):
+            os.chown(path, owner, owner)
+
+    def add_user(self, name: str, number: int) -> None:
+        """One without rights; while the power is off."""
+        home = self.folder / "home" / name
+        home.mkdir(mode=0o700)
+        os.chown(home, number, number)
+        self._append("passwd", name, f"x:{number}:{number}::/home/{name}:/bin/bash")
+        self._append("shadow", name, "*:20000:0:99999:7:::")
+        self._append("group", name, f"x:{number}:")
 
     # --- plumbing ----------------------------------------------------------------------------------------------
 
@@ -216,15 +232,11 @@ class Host:
         for name in (*_PRIVATE, "srv", "tmp"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "root").chmod(0o700)
-        (self.folder / "home" / USER).mkdir(mode=0o700)
-        os.chown(self.folder / "home" / USER, _USER_ID, _USER_ID)
         for name in ("tmp", "var/tmp"):
             (self.folder / name).chmod(0o1777)
         for name in ("passwd", "shadow", "group"):
             shutil.copy(f"/etc/{name}", self.folder / "etc" / name)
-        self._append("passwd", f"{USER}:x:{_USER_ID}:{_USER_ID}::/home/{USER}:/bin/bash")
-        self._append("shadow", f"{USER}:*:20000:0:99999:7:::")
-        self._append("group", f"{USER}:x:{_USER_ID}:")
+        self.add_user(USER, _USER_ID)
         (self.folder / "etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {self.name}\n")
         (self.folder / "etc/nsswitch.conf").write_text(_NAMES_BY_FILES_ONLY)
         (self.folder / "etc/hostname").write_text(f"{self.name}\n")
@@ -248,10 +260,10 @@ class Host:
                 shown.append((str(place), str(inside)))
         return shown
 
-    def _append(self, name: str, line: str) -> None:
-        path = self.folder / "etc" / name
-        kept = [old for old in path.read_text().splitlines() if not old.startswith(f"{USER}:")]
-        path.write_text("\n".join([*kept, line, ""]))
+    def _append(self, file: str, user: str, rest: str) -> None:
+        path = self.folder / "etc" / file
+        kept = [old for old in path.read_text().splitlines() if not old.startswith(f"{user}:")]
+        path.write_text("\n".join([*kept, f"{user}:{rest}", ""]))
 
     def _boot_command(self) -> list[str]:
         program = Path(__file__).with_name("first_process.py")
@@ -268,7 +280,6 @@ class Host:
         (self.folder / "run/sshd").mkdir(exist_ok=True)
         (self.folder / "first-pid").write_text(str(first))
         self._cable = self._bridge.plug(first, self.number)
-        self.start_sshd()
 
     def _enter(self) -> list[str]:
         every = ("--net", "--mount", "--pid", "--uts", "--ipc")

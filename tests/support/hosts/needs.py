@@ -25,7 +25,7 @@ SBIN = "/usr/sbin:/sbin"
 
 def skip_without_hosts() -> None:
     """Skip the calling test where hosts cannot be made, and say why."""
-    why = _missing()
+    why = why_no_hosts()
     if why:
         pytest.skip(why)
 
@@ -42,7 +42,8 @@ def find_program(name: str) -> str:
     return found
 
 
-def _missing() -> str:
+def why_no_hosts() -> str:
+    """Why hosts cannot be made here; empty: they can."""
     if os.geteuid() != 0:
         return "hosts in namespaces take root"
     lacking = [package for program, package in _PROGRAMS.items() if not _is_there(program)]

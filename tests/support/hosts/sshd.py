@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 _CONFIGURATION = """\
 Port 22
 ListenAddress {address}
-HostKey /etc/ssh/host_key
+HostKey /etc/ssh/ssh_host_ed25519_key
 PidFile /run/sshd.pid
 AuthorizedKeysFile .ssh/authorized_keys
 PermitRootLogin prohibit-password
@@ -22,6 +23,8 @@ MaxSessions 100
 AllowTcpForwarding yes
 Subsystem sftp internal-sftp
 """
+HOST_KEY = "ssh_host_ed25519_key"
+"""Where sshd looks by itself."""
 
 
 def make_key(path: Path, comment: str) -> Path:
@@ -36,6 +39,8 @@ def public_half(path: Path) -> str:
     return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
 
 
-def write_configuration(folder: Path, address: str) -> None:
-    """`sshd_config` beside the host key in the host's `/etc/ssh`."""
-    (folder / "sshd_config").write_text(_CONFIGURATION.format(address=address))
+def write_configuration(folder: Path, address: str, environment: Mapping[str, str] | None = None) -> None:
+    """`sshd_config` beside the host key in the host's `/etc/ssh`; `environment` is that of sessions."""
+    told = " ".join(f"{name}={value}" for name, value in (environment or {}).items())
+    lines = f"SetEnv {told}\n" if told else ""
+    (folder / "sshd_config").write_text(_CONFIGURATION.format(address=address) + lines)

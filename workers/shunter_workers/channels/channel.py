@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -35,7 +36,10 @@ REACH_WITHIN_S: Final = 5.0
 SILENT_S: Final = 20.0
 """An agent that pushes and was not heard for so long gets the relay too."""
 LOOK_EVERY_S: Final = 5.0
+SETTLES_WITHIN_S: Final = 180.0
+"""Where a machine's first script brings the keys, its sshd shows the image's own and lets nobody in until then."""
 _FINAL: Final = frozenset({"host_key", "login", "key"})
+_SETTLING: Final = frozenset({"host_key", "login"})
 _HOPELESS: Final = frozenset({"python", "folder", "start", "invalid", "forward"})
 
 _log = logging.getLogger(__name__)
@@ -53,6 +57,8 @@ class Desk(Protocol):
     async def keys(self, job_id: str) -> InjectedKeys | None: ...
 
     async def needs(self, node: NodeRow) -> Needs: ...
+
+    async def console(self, node: NodeRow) -> str | None: ...
 
     async def note(
         self, node: NodeRow, phase: str, detail: str, refused: str | None, facts: Mapping[str, Any]
@@ -80,6 +86,7 @@ class NodeChannel:
         self._facts: dict[str, Any] = {}
         self._side: HostSide | None = None
         self._endpoint: SshEndpoint | None = None
+        self._strange_since: float | None = None
         self._told: tuple[str, str] = ("", "")
 
     async def run(self) -> None:
@@ -93,7 +100,7 @@ class NodeChannel:
             except NodeRefused as exc:
                 await self._refuse(str(exc))
             except NotReached as exc:
-                detail, final = str(exc), exc.kind in _FINAL
+                detail, final = str(exc), exc.kind in _FINAL and not self._may_settle(exc.kind)
             except CallFailed as exc:
                 detail, final = str(exc), exc.kind in _HOPELESS
             except (ProviderError, OSError, asyncssh.Error) as exc:
@@ -103,6 +110,7 @@ class NodeChannel:
                 detail = f"{type(exc).__name__}: {exc}"
             if detail:
                 await self._failed(detail, final)
+            await self._keep_console()
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
@@ -138,9 +146,10 @@ class NodeChannel:
         if endpoint is None or condition in (NodeCondition.GONE, NodeCondition.FAILED, NodeCondition.STOPPED):
             await self._note("waiting", f"the provider says that it is {condition}")
             return False
+        self._endpoint = endpoint
         reached = await connect(endpoint, await self._desk.keys(self.node.job_id))
         try:
-            self._side, self._endpoint = HostSide(reached, endpoint.python, endpoint.base), endpoint
+            self._side = HostSide(reached, endpoint.python, endpoint.base)
             await self._serve(self._side, addresses)
         finally:
             self._side = None
@@ -198,6 +207,18 @@ class NodeChannel:
         finally:
             lost.cancel()
 
+    def _may_settle(self, kind: str) -> bool:
+        """Whether the machine may yet become the one that it has to be: where its keys are injected. It is told nothing
+        before."""
+        endpoint = self._endpoint
+        if endpoint is None or kind not in _SETTLING:
+            return False
+        if endpoint.host_keys if kind == "host_key" else endpoint.identity_file:
+            return False  # nothing is injected: what it is now it is for ever
+        if self._strange_since is None:
+            self._strange_since = time.monotonic()
+        return time.monotonic() - self._strange_since < SETTLES_WITHIN_S
+
     async def _failed(self, detail: str, final: bool) -> None:
         if final and not self._started:
             await self._refuse(detail)
@@ -205,6 +226,17 @@ class NodeChannel:
             await self._note("waiting", detail)
         else:
             _log.info("node %s: %s", self.node.token, detail)
+
+    async def _keep_console(self) -> None:
+        """Once, of a node that will soon be given up: nobody can read it when the node is gone."""
+        phase, detail = self._told
+        if self._started or self.watched.leaving or phase == "refused" or "console" in self._facts:
+            return
+        with suppress(ProviderError):
+            told = await self._desk.console(self.node)
+            if told:
+                self._facts["console"] = told
+                await self._desk.note(self.node, phase or "waiting", detail, None, self._facts)
 
     async def _refuse(self, detail: str) -> None:
         if not self.watched.leaving and self._told != ("refused", detail):

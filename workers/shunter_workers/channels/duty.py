@@ -8,10 +8,11 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from shunter_planner.values import offer_from_json
-from shunter_providers.contract import NodeCondition, SshEndpoint
+from shunter_providers.contract import NodeCondition, ShowsConsole, SshEndpoint
 from shunter_providers.registry import Registry
 from shunter_providers.ssh.connecting import JobKeys as InjectedKeys
 from shunter_schemas.job import load_job
@@ -39,6 +40,8 @@ SHARDS: Final = 2
 LOOK_EVERY_S: Final = 0.5
 ABANDONED_AFTER_S: Final = 30.0
 """Without a look for so long another process has the shard: the channels here are closed."""
+CONSOLE_BEFORE_S: Final = 120.0
+"""So long before a node is given up its console is read."""
 FORGET_KEYS_EVERY_S: Final = 30.0
 
 _log = logging.getLogger(__name__)
@@ -132,6 +135,17 @@ class Channels:
             blobs=[self._blob(row) for row in archives],
             own_machine=not capabilities.shared_hosts,
         )
+
+    async def console(self, node: NodeRow) -> str | None:
+        """What the node wrote at its boot, where it should long be up and its provider tells; None: there is none."""
+        provider = self._room.registry.get(node.instance)
+        deadline_s = provider.capabilities.readiness_deadline_s
+        if not isinstance(provider, ShowsConsole) or node.handle is None or node.created_at is None:
+            return None
+        late = datetime.now(UTC) - node.created_at > timedelta(
+            seconds=deadline_s - min(CONSOLE_BEFORE_S, deadline_s / 2)
+        )
+        return await provider.console(node.handle) if late else None
 
     async def note(self, node: NodeRow, phase: str, detail: str, refused: str | None, facts: Mapping[str, Any]) -> None:
         """Write down how far the node is."""
