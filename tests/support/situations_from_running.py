@@ -389,8 +389,13 @@ STOPPING: list[Row] = [
         ["stop cancelled_by_user"],
     ),
     (
+        "a cancel stopped the ranks, and nothing is left to upload",
+        view(job(State.STOPPING, **OPEN), KEPT, parts=[part(KEPT, End.STOPPED, drained=True)]),
+        ["tell release node_0", "release node_0", "stop cancelled_by_user"],
+    ),
+    (
         "the node went away after a cancel",
         view(job(State.STOPPING, **OPEN), replace(KEPT, condition="gone")),
-        ["stop cancelled_by_user"],
+        ["tell release node_0", "release node_0", "stop cancelled_by_user"],
     ),
 ]

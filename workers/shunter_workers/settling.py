@@ -75,7 +75,9 @@ def _searched(node: NodeRow, found: Found, now: datetime) -> Settle:
 
 def _asked(view: View, node: NodeRow, now: datetime) -> Settle:
     """Whatever it answered: scans show when the node is gone, and are quick while it is not."""
-    return Settle(Change(next_in_s=0.0), memory=_remember_asking(view, node, now))
+    others = [other.id for other in view.nodes if other.id != node.id]
+    last = view.job.state is State.STOPPING and all(other in view.memory.asked for other in others)
+    return Settle(Change(next_in_s=FIRST_RETRY_S if last else 0.0), memory=_remember_asking(view, node, now))
 
 
 def _looked(view: View, node: NodeRow, looked: Looked, now: datetime) -> Settle:

@@ -37,7 +37,9 @@ def halt_and_release(view: View, now: datetime, reason: str) -> Decision:
         writes.append(Tell([node.id for node in unaware], Phase.STOP, _generation(unaware), reason))
     changed = None if silent_since == memory.silent_since else memory.but(silent_since=silent_since)
     if writes or changed is not None:
-        return Settle(Change(next_in_s=0.0), writes, changed)
+        # Of nodes that were only told to stop nothing is to be seen at once: what they make of it wakes the job.
+        goes_on = finished or any(node.state is NodeState.RELEASING for node in view.nodes)
+        return Settle(Change(next_in_s=0.0 if goes_on else LOOK_AGAIN_S), writes, changed)
     return wait(LOOK_AGAIN_S if view.members else None)
 
 

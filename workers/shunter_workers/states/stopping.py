@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from shunter_schemas.states import Reason
 from shunter_store.gang import Outcome
-from shunter_store.lifecycle import Trigger
+from shunter_store.lifecycle import OUTCOME, Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Release, Settle
@@ -19,10 +20,19 @@ def decide(view: View, now: datetime) -> Decision:
     """Settle the outcome when it is known, stop and release the nodes, and end when none is left."""
     settled = _settle_outcome(view)
     if settled is not None:
-        return settled
+        return _and_release(settled, view, now)
     if not view.nodes:
         return Settle(Change(trigger=Trigger.NODES_GONE))
     return _cut_short(view) or halt_and_release(view, now, str(view.job.reason))
+
+
+def _and_release(settled: Settle, view: View, now: datetime) -> Settle:
+    """With the outcome, what is next for the nodes: it would be decided a moment later on the same rows."""
+    reason = settled.change.reason
+    assert reason is not None, "an outcome has a reason"
+    known = replace(view, job=replace(view.job, reason=reason, outcome=OUTCOME[reason]))
+    after = halt_and_release(known, now, str(reason)) if view.members else None
+    return replace(settled, writes=after.writes, memory=after.memory) if isinstance(after, Settle) else settled
 
 
 def _cut_short(view: View) -> Decision | None:
@@ -33,7 +43,7 @@ def _cut_short(view: View) -> Decision | None:
     return Settle(Change(next_in_s=0.0), [Release([node.id for node in view.members], str(view.job.reason))])
 
 
-def _settle_outcome(view: View) -> Decision | None:
+def _settle_outcome(view: View) -> Settle | None:
     """A cancel of running ranks leaves open whether they had succeeded before they heard of it."""
     if view.job.outcome is not None:
         return None
