@@ -2,8 +2,11 @@
 
 Are all of them observed, how soon does a cancel or an end show, what does each part use, does the worker group grow?
 
-    python benchmarks/control_plane/scale.py --jobs 10000 --minutes 10 --database postgresql --kill
+    python benchmarks/control_plane/scale.py --jobs 10000 --seed 100 --minutes 10 --database postgresql --kill
     python benchmarks/control_plane/scale.py --jobs 1000 --minutes 10 --kill        # the embedded default
+
+With `--seed N` only N jobs are submitted: once they run everything is killed, the others are written as such a kill
+would have left them (`scale_seed.py`), and it is started again. `--report FILE` keeps the figures (`.md`, else JSON).
 
 Agents are played by one fleet process that speaks real HTTP: it, the API, the workers, the database and this script
 share the machine, so the processor time of each is printed apart. Metrics come with the exchanges; logs at a job's end.
@@ -28,7 +31,9 @@ from pathlib import Path
 from typing import Any
 
 import scale_figures as figures
+import scale_seed
 from http_load import request, send_all
+from scale_report import Report
 from scale_site import PARTS, Site, site
 from shunter_store import activity
 from shunter_store.database import Database
@@ -52,39 +57,55 @@ class Minutes:
 
 def main() -> None:
     options = _parse()
+    told = Report(f"{options.jobs} jobs, {options.database}, {os.cpu_count()} cores")
     home = Path(tempfile.mkdtemp(prefix="shunter-scale-"))
     home.chmod(0o755)  # PostgreSQL has an owner of its own
     try:
-        with site(home, options.database, _cloud(options), _settings(options)) as made:
+        with site(home, options.database, _cloud(options), _settings(options), options.api_processes) as made:
             database = Database.connect(made.database_url, readers=2)
             try:
-                measure(made, database, options)
+                measure(made, database, options, told)
             finally:
                 database.close()
     finally:
+        if options.report is not None:
+            told.write(options.report)
         if options.keep:
             print(f"kept: {home}")
         else:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def measure(made: Site, database: Database, options: argparse.Namespace) -> None:
+def measure(made: Site, database: Database, options: argparse.Namespace, told: Report) -> None:
     """All figures, printed as they come."""
-    print(f"{options.jobs} jobs, {options.database}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
-    burst = min(_BURST, options.jobs)
+    print(f"{told.title}, load {told.load:.1f}", flush=True)
+    burst = min(options.seed or _BURST, options.jobs)
     before = made.used_s()
     took_s = run_up(made, database, burst)
-    _say(f"{burst} jobs submitted at once, all running after", f"{took_s:.1f} s", "< 120 s")
-    _say_used(made, before, took_s, burst, "job")
-    if options.jobs > burst:
+    told.say(f"{burst} jobs submitted at once, all running after", f"{took_s:.1f} s", "1,000 in 120 s")
+    _say_used(told, made, before, took_s, burst, "job")
+    if options.seed and options.jobs > burst:
+        seed(made, database, options.jobs - burst, told)
+    elif options.jobs > burst:
         took_s = run_up(made, database, options.jobs)
-        _say(f"{options.jobs - burst} more, all running after", f"{took_s:.0f} s")
+        told.say(f"{options.jobs - burst} more, all running after", f"{took_s:.0f} s")
     if options.minutes:
         since = time.time()
         seen = watch(made, database, options)
-        report(database, seen, since)
+        report(database, seen, since, told)
     if options.kill:
-        kill_and_restart(made, database)
+        kill_and_restart(made, database, told)
+
+
+def seed(made: Site, database: Database, count: int, told: Report) -> None:
+    """Kill everything, write so many running jobs more, and start again."""
+    time.sleep(2.0)  # what the fleet keeps of its agents is written a moment later
+    made.kill_everything(and_agents=True)
+    made.restart_database()
+    began = time.monotonic()
+    scale_seed.multiply(database, made.books, made.data_dir / "signing-key", count)
+    print(f"{count} running jobs written in {time.monotonic() - began:.0f} s", flush=True)
+    start_again(made, database, time.time(), told, f"{count} written")
 
 
 def run_up(made: Site, database: Database, jobs: int) -> float:
@@ -141,43 +162,48 @@ def churn(made: Site, database: Database, count: int) -> None:
     submit(made, count, run_s=20.0)
 
 
-def report(database: Database, seen: Minutes, since: float) -> None:
+def report(database: Database, seen: Minutes, since: float, told: Report) -> None:
     """The table."""
-    _say("running at once, least and most", f"{min(seen.running)} and {max(seen.running)}")
-    _say("not heard of for, at most", f"{max(seen.unheard_s):.1f} s", "< 15 s")
-    _say("cancel -> nodes released", str(figures.cancel_to_released(database, since)), "p99 < 10 s")
-    _say("ranks done -> the job's outcome", str(figures.done_to_outcome(database, since)), "p99 < 5 s")
-    _say("ranks up -> running", str(figures.up_to_running(database, since)), "p99 < 5 s")
+    told.say("running at once, least and most", f"{min(seen.running)} and {max(seen.running)}")
+    told.say("not heard of for, at most", f"{max(seen.unheard_s):.1f} s", "< 15 s")
+    told.say("cancel -> nodes released", str(figures.cancel_to_released(database, since)), "p99 < 10 s")
+    told.say("ranks done -> the job's outcome", str(figures.done_to_outcome(database, since)), "p99 < 5 s")
+    told.say("ranks up -> running", str(figures.up_to_running(database, since)), "p99 < 5 s")
     sizes = [size for _, size in seen.worker_mb]
-    _say("worker group PSS, least and most", f"{min(sizes):.0f} and {max(sizes):.0f} MB", "< 400 MB")
-    _say("its slope over the second half", f"{_slope_mb_an_hour(seen.worker_mb):+.1f} MB an hour", "none")
+    told.say("worker group PSS, least and most", f"{min(sizes):.0f} and {max(sizes):.0f} MB", "< 400 MB")
+    told.say("its slope over the second half", f"{_slope_mb_an_hour(seen.worker_mb):+.1f} MB an hour", "none")
     exchanges = max(1.0, seen.rates["exchanges"] * seen.seconds)
     for name in ("exchanges", "statements", "transactions", "steps", "hints_sent", "scans"):
-        _say(f"{name} a second", f"{seen.rates[name]:.1f}")
+        told.say(f"{name} a second", f"{seen.rates[name]:.1f}")
     for part in PARTS:
         per_exchange_ms = 1000 * seen.used[part] / exchanges
-        _say(f"processor, {part}", f"{seen.used[part] / seen.seconds:.1%} of one, {per_exchange_ms:.2f} ms an exchange")
+        told.say(
+            f"processor, {part}", f"{seen.used[part] / seen.seconds:.1%} of one, {per_exchange_ms:.2f} ms an exchange"
+        )
 
 
-def kill_and_restart(made: Site, database: Database) -> None:
+def kill_and_restart(made: Site, database: Database, told: Report) -> None:
     """SIGKILL to all of it at once, and start again."""
     before, creates = figures.generations(database), _creates(made)
     made.kill_everything()
     killed_at = time.time()
     made.restart_database()
+    start_again(made, database, killed_at, told, f"all {len(before)} killed")
+    after = figures.generations(database)
+    kept = sum(after.get(job_id) == generation for job_id, generation in before.items())
+    lost = f"{kept} of {len(before)}, {figures.disturbed(database)} recovered, {_creates(made) - creates} nodes made"
+    told.say("still running in the same generation", lost, "all, 0, 0")
+
+
+def start_again(made: Site, database: Database, killed_at: float, told: Report, what: str) -> None:
+    """How long until every node was heard."""
+    before = made.used_s()
     ready_s = made.start_up()
     began = time.time() - ready_s
     wait_for(lambda: _all_heard(database, killed_at), 600, "all are heard", show=lambda: figures.seen(database))
     took_s = time.time() - began
-    after = figures.generations(database)
-    kept = sum(after.get(job_id) == generation for job_id, generation in before.items())
-    _say(
-        f"killed and started again: ready after {ready_s:.1f} s, all {len(before)} heard after",
-        f"{took_s:.1f} s",
-        "< 60 s",
-    )
-    lost = f"{kept} of {len(before)}, {figures.disturbed(database)} recovered, {_creates(made) - creates} nodes made"
-    _say("still running in the same generation", lost, "all, 0, 0")
+    told.say(f"{what}, started again: ready after {ready_s:.1f} s, all heard after", f"{took_s:.1f} s", "< 60 s")
+    _say_used(told, made, before, took_s, figures.seen(database).running, "job")
 
 
 def wait_for(done: Callable[[], bool], within_s: float, what: str, *, show: Callable[[], object]) -> None:
@@ -228,15 +254,11 @@ def _slope_mb_an_hour(sizes: list[tuple[float, float]]) -> float:
     return 3600 * sum((t - at) * (s - size) for t, s in half) / spread if spread else 0.0
 
 
-def _say(what: str, seen: str, goal: str = "") -> None:
-    print(f"{what:64} {seen:52} {goal}".rstrip(), flush=True)
-
-
-def _say_used(made: Site, before: dict[str, float], seconds: float, count: int, what: str) -> None:
+def _say_used(told: Report, made: Site, before: dict[str, float], seconds: float, count: int, what: str) -> None:
     used = made.used_s()
     parts = ", ".join(f"{part} {1000 * (used[part] - before[part]) / count:.0f}" for part in PARTS)
     total = sum(used[part] - before[part] for part in PARTS)
-    _say(f"processor ms a {what}", f"{parts}; {total / seconds:.0%} of one in all")
+    told.say(f"processor ms a {what}", f"{parts}; {total / seconds:.0%} of one in all")
 
 
 def _cloud(options: argparse.Namespace) -> dict[str, Any]:
@@ -267,6 +289,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--connections", type=int, default=128, help="that the agents share")
     parser.add_argument("--quiet-s", type=float, help="the setting `pace.quiet_s`")
     parser.add_argument("--slowest-s", type=float, help="the setting `pace.slowest_s`")
+    parser.add_argument("--api-processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="submit so many, and write the others")
+    parser.add_argument("--report", type=Path, help="keep the figures in this file")
     parser.add_argument("--keep", action="store_true", help="leave the data directory")
     return parser.parse_args()
 

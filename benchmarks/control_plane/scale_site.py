@@ -32,6 +32,7 @@ class Site:
 
     home: Path
     database: str
+    api_processes: int = 1
     up: subprocess.Popen[bytes] | None = None
     used_by_dead_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
@@ -59,7 +60,7 @@ class Site:
 
     @property
     def books(self) -> Path:
-        return self.data_dir / "providers" / "sim" / "simulated" / "sim.sqlite"
+        return self.data_dir / "simulated" / "sim.sqlite"
 
     def start_up(self) -> float:
         """Start `shunter up`; seconds until it was ready.
@@ -71,6 +72,7 @@ class Site:
         log = self.home / "up.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SHUNTER_")}
         command = [sys.executable, "-m", "shunter_service", "up", "--data-dir", str(self.data_dir)]
+        command += ["--api-processes", str(self.api_processes)]
         at = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
             self.up = subprocess.Popen(command, env=kept, stdout=out, stderr=out)
@@ -80,13 +82,14 @@ class Site:
             time.sleep(0.1)
         return time.monotonic() - began
 
-    def kill_everything(self) -> None:
+    def kill_everything(self, *, and_agents: bool = False) -> None:
         """SIGKILL to every process of the service and to the database. The agents live on: they are other machines."""
         assert self.up is not None
+        fleet = self.fleet_pid() if and_agents else None
         for part, used_s in self.used_s().items():
-            if part != "agents":
+            if part != "agents" or fleet is not None:
                 self.used_by_dead_s[part] = used_s
-        for pid in (*self._pids(self.up.pid), *self._postgres_pids()):
+        for pid in (*self._pids(self.up.pid), *self._postgres_pids(), *((fleet,) if fleet is not None else ())):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.up.wait(10)
@@ -147,9 +150,9 @@ class Site:
 
 
 @contextmanager
-def site(home: Path, database: str, cloud: dict[str, Any], settings: str) -> Iterator[Site]:
+def site(home: Path, database: str, cloud: dict[str, Any], settings: str, api_processes: int = 1) -> Iterator[Site]:
     """Everything started; at the end everything stopped, the agents too."""
-    made = Site(home, database)
+    made = Site(home, database, api_processes)
     made.data_dir.mkdir(parents=True)
     if database == "postgresql":
         subprocess.run([str(POSTGRES), "start", str(made.postgres_dir)], check=True, stdout=subprocess.DEVNULL)
