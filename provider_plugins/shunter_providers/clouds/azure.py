@@ -72,6 +72,7 @@ class AzureProvider(SyncProvider[Arm]):
         readiness_deadline_s=900.0,
         scan_interval_s=20.0,
         create_timeout_s=60.0,
+        console=True,
     )
 
     def __init__(self, instance: Instance) -> None:

@@ -3,6 +3,7 @@ that stay behind, pages; and its retail prices."""
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,12 +12,13 @@ from urllib.parse import parse_qs, urlencode
 
 from pydantic import BaseModel
 from shunter_providers.testing import CloudFault, Machine, Phase, Reply, Request, Route, WireCloud, new_hex_id
+from shunter_providers.testing.booting import Boot, from_cloud_init
 from support.clouds import azure_market
 from support.clouds.azure_bodies import MACHINE_NAME, Group, Network, Order
 from support.clouds.azure_shown import INTERFACES, machine_of, parts_of, statuses_of
 from support.clouds.azure_words import ANSWERS, CLIENT, ROOT, SUBSCRIPTION, TENANT, error, not_signed_in, read, refused
+from support.clouds.consoles import CONSOLE
 
-CONSOLE: Final = "[    1.000000] Kernel panic - not syncing: no root device"
 _GROUP: Final = rf"{ROOT}/resourceGroups/(?P<group>[^/]+)"
 _KINDS: Final = (
     r"(?P<kind>Microsoft\.Network/networkInterfaces|Microsoft\.Network/publicIPAddresses|Microsoft\.Compute/disks)"
@@ -72,6 +74,11 @@ class AzureCloud(WireCloud):
         if machine.order["properties"]["evictionPolicy"] == "Delete":
             machine.preempted = False
             self.machines.end(machine, None)
+
+    def boot_of(self, machine: Machine) -> Boot:
+        """The image's first user."""
+        profile = machine.order["properties"]["osProfile"]
+        return from_cloud_init(base64.b64decode(profile["customData"] or "").decode(), user=profile["adminUsername"])
 
     def routes(self) -> Sequence[Route]:
         """The part of the API that a node needs."""

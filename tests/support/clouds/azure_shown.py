@@ -59,7 +59,7 @@ def parts_of(machine: Machine, kind: str) -> list[dict[str, Any]]:
             **({"virtualMachine": owner} if owner else {}),
         },
         ADDRESSES: {
-            "ipAddress": "127.0.0.1",
+            "ipAddress": machine.address,
             **({"ipConfiguration": {"id": f"{path}/ipConfigurations/address"}} if owner else {}),
         },
         DISKS: {"diskState": "Attached" if owner else "Unattached"},
