@@ -168,6 +168,7 @@ async def live(site: Site, profile: cProfile.Profile | None) -> None:
         after = site.used()
         print(f"{'a scan':32} worker {1e6 * (after.mine_s - before.mine_s) / site.count:6.0f} us a node")
     await site.phase("not listed -> released", profile)
+    await site.claimer.close(5.0)
     site.store.close()
 
 

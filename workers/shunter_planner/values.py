@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from shunter_providers.contract import Availability, Offer, Price, Scope
@@ -200,5 +201,6 @@ def _alternative(stored: Mapping[str, Any]) -> Alternative:
     return Alternative(**known, prediction=None if prediction is None else prediction_from_json(prediction))
 
 
+@cache
 def _names(kind: type[Plan] | type[Alternative] | type[Offer] | type[Price]) -> frozenset[str]:
     return frozenset(entry.name for entry in fields(kind))
