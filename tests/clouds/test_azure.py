@@ -12,9 +12,10 @@ from shunter_providers.contract import Fault, Launch, NodeCondition
 from shunter_providers.testing import CloudConformance, CloudFault, WireCloud
 from shunter_providers.testing.conformance import listed, wait_for
 from shunter_schemas.ids import new_node_token
-from support.clouds.azure import CONSOLE, AzureCloud
+from support.clouds.azure import AzureCloud
 from support.clouds.azure_account import SECRET, an_intent, azure, orders, refusal
 from support.clouds.azure_words import ROOT
+from support.clouds.consoles import CONSOLE
 
 HOST_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----\n"
 

@@ -22,7 +22,7 @@ def on(plugin: str, cloud: WireCloud) -> Provider:
     return bounded(plugin, kind.load()(Instance(plugin, plugin, chosen, pacer=Unpaced())))
 
 
-@pytest.mark.parametrize("plugin", ["aws", "gcp", "ovh"])
+@pytest.mark.parametrize("plugin", ["aws", "azure", "gcp", "ovh"])
 async def test_the_console_of_a_node_is_told_and_that_of_none_is_empty(plugin: str) -> None:
     with FAKES[plugin].cloud(SECRET) as cloud:
         provider = on(plugin, cloud)

@@ -24,7 +24,10 @@ from support.clouds.accounts import FAKES
 from support.documents import body
 
 SECRET: Final = "a-secret-of-some-length"
-SEVERAL_PLACES: Final[Mapping[str, Mapping[str, Any]]] = {"aws": {"regions": ["us-east-1", "eu-central-1"]}}
+SEVERAL_PLACES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "aws": {"regions": ["us-east-1", "eu-central-1"]},
+    "azure": {"regions": ["eastus", "westeurope"]},
+}
 PLACES = ("", "DE", "FR", "RO", "NO", "IS", "GB", "CH", "US", "CA", "JP", "EU", "EEA", "XX")
 CLOUDS: Final[Mapping[str, EntryPoint]] = {
     one.name: one
