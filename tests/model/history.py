@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from shunter_providers.contract import Intent
 from shunter_schemas.states import NodeState, State
-from shunter_store import jobs, steps
+from shunter_store import due, jobs, steps
 from shunter_store.due import Claim
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NodeRow
@@ -54,9 +54,17 @@ class History:
         """What was broken first. Plugins' callers swallow exceptions, so raising it is not enough."""
 
     def watch_steps(self, patch: pytest.MonkeyPatch) -> None:
-        """Be told of every step that is applied."""
-        original = steps.apply
+        """Be told of every step that is applied, and of every claim that one leaves to the next."""
+        original, claim_again = steps.apply, due.claim_again
+
+        def claiming(conn: Connection, job_id: str, **named: Any) -> Claim | None:
+            claim = claim_again(conn, job_id, **named)
+            if claim is not None:
+                self._world.database.on_commit.append(partial(self.note_claims, [claim]))
+            return claim
+
         patch.setattr(steps, "apply", lambda conn, claim, change: self._applied(original, conn, claim, change))
+        patch.setattr(due, "claim_again", claiming)
 
     def note_claims(self, claims: Sequence[Claim]) -> None:
         """A job has one holder at a time, and its fence only grows."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from shunter_providers.contract import Capabilities
 from shunter_schemas.states import Health, NodeState, State
-from shunter_store import events, jobs, ledger
+from shunter_store import deletion, events, jobs, ledger
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NodeRow
 
@@ -100,6 +100,27 @@ def test_promise_3_a_worker_that_was_paused_beyond_its_lease_makes_no_call(world
 
     assert world.cloud.machines == {}
     assert world.cloud.sent == []
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["over", "deleted"])
+def test_promise_1_a_worker_that_was_paused_until_its_job_was_over_breaks_nothing(world: World, deleted: bool) -> None:
+    job_id = running(world, "capped")
+    worker = world.workers[0]
+    world.nudge()
+    worker.begin_step()
+    worker.process.go_on(3)
+    assert worker.claimed == job_id
+    world.tick(31.0)
+    world.live(25, finish=True)
+    assert job(world, job_id).state is State.SUCCEEDED
+    if deleted:
+        world.database.write(lambda conn: deletion.delete(conn, job_id))
+        world.jobs.remove(job_id)
+        world.agents.clear()  # what they told went with the record
+
+    worker.process.go_on()
+
+    world.check()
 
 
 def test_promise_5_a_cancel_while_the_job_recovers_leaves_no_node(world: World) -> None:

@@ -20,7 +20,7 @@ from shunter_workers.hints import Hints
 from shunter_workers.launching import Origin
 from shunter_workers.observing import Observer
 from shunter_workers.offers import Offers
-from shunter_workers.stepping import Stepper
+from shunter_workers.stepping import IN_A_ROW, Stepper
 from sqlalchemy import Connection
 
 from model.cloud import PLUGINS
@@ -86,6 +86,8 @@ class Worker:
             actor=Actor(registry, accounts, origin),
             applier=Applier(DEPLOYMENT, SECRET),
             lease_s=LEASE_S,
+            owner=self.name,
+            in_a_row=IN_A_ROW,
         )
         self._scanners = {
             name: Scanner(database, registry, accounts, instance=name, deployment=DEPLOYMENT)

@@ -17,6 +17,8 @@ from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledg
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
+from shunter_store.errors import StaleStep
+from shunter_store.lifecycle import is_terminal
 from shunter_store.objects import ObjectStore
 from shunter_store.pairs import Past
 from sqlalchemy import Connection
@@ -60,8 +62,12 @@ class Observer:
         self._stop_grace_s = stop_grace_s
 
     async def look(self, claim: Claim) -> View:
-        """The job as it is now."""
-        view = await self._database.aread(lambda conn: self._read(conn, claim.job_id))
+        """The job as it is now.
+
+        Raises:
+            StaleStep: it ended, after another worker took it.
+        """
+        view = await self._database.aread(lambda conn: self._read(conn, claim))
         view = replace(
             view,
             capabilities=self._offers.capabilities(),
@@ -91,9 +97,10 @@ class Observer:
             config = await asyncio.to_thread(bundle_members.model_config, self._objects, document)
         return model_of(document.workload, config)
 
-    def _read(self, conn: Connection, job_id: str) -> View:
-        job = jobs.get(conn, job_id)
-        assert job is not None, "a due row has a job"
+    def _read(self, conn: Connection, claim: Claim) -> View:
+        job_id, job = claim.job_id, jobs.get(conn, claim.job_id)
+        if job is None or is_terminal(job.state):
+            raise StaleStep(claim.job_id, claim.fence)
         document = load_job(job.spec)
         facts = gang.gang_facts(conn, job_id, job.generation)
         budgeted = document.limits.max_cost_usd is not None
