@@ -29,8 +29,8 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "digitalocean": "a stateful fake of its API v2 over HTTP, the whole kit; not verified: its words for want of "
     "money, and that root's password does not ask to be changed",
     "aws": "a stateful fake of EC2's query API over HTTP that checks signatures, the whole kit",
-    "azure": "a stateful fake of the Resource Manager and the retail prices over HTTP, the whole kit; not verified: "
-    "its words where parts of a node are still in use",
+    "azure": "a stateful fake of the Resource Manager and the retail prices over HTTP, the whole kit; jobs with real "
+    "agents; not verified: its words where parts of a node are still in use",
     "gcp": "a stateful fake of the Compute API v1 over HTTP that checks the sign-in's signature, the whole kit; not "
     "verified: its words for want of billing",
     "hetzner-robot": "a stateful fake of its webservice over HTTP and a real SSH server, the whole kit; not verified: "
