@@ -22,7 +22,8 @@ demo: setup ## train a small language model end to end on this machine
 test: setup ## the tests
 	$(RUN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4 --dist loadfile
 
-nightly: setup ## the tests that take many minutes
+nightly: setup ## the tests that take many minutes, and those that need vendors' own clients
+	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[vendors]'
 	$(RUN)/python -m pytest -m nightly
 
 fmt: setup ## format the code
