@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from shunter_schemas.strategies import FsdpStrategy, HsdpStrategy
-from torch import Tensor
+from torch import Tensor, nn
 
 from shunter_trainer.failures import UserFault
 from shunter_trainer.gang import Gang
@@ -107,8 +107,7 @@ class Sharded(TorchStrategy):
             mp_policy=MixedPrecisionPolicy(
                 param_dtype=parts.compute_dtype,
                 reduce_dtype=parts.reduce_dtype,
-                # A block that knows what it is given keeps its fp32 tables.
-                cast_forward_inputs=not getattr(unit.module, "takes_mixed_types", False),
+                cast_forward_inputs=_casts_inputs(unit.module, parts.compute_dtype),
             ),
             offload_policy=(
                 CPUOffloadPolicy(pin_memory=gang.device.type == "cuda")
@@ -166,6 +165,17 @@ def check_resharding(reshard: bool | int, shards: int) -> None:
             "/strategy/reshard_after_forward",
             f"{reshard} does not divide the {shards} ranks over which parameters are split; use a divisor of {shards}",
         )
+
+
+def _casts_inputs(module: nn.Module, compute_dtype: torch.dtype) -> bool:
+    """Whether what a module is given must be brought into the type in which it computes.
+
+    Not where parameters have it already, so that nothing else is about: torch looks through all arguments of every
+    unit for it. A block that knows what it is given keeps its fp32 tables.
+    """
+    if getattr(module, "takes_mixed_types", False):
+        return False
+    return any(parameter.dtype != compute_dtype for parameter in module.parameters())
 
 
 def _local(gradient: Any) -> Tensor:
