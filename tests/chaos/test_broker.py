@@ -11,7 +11,9 @@ from random import Random
 
 import pytest
 import redis
+from celery import Celery
 from shunter_service.up import broker
+from shunter_workers.hints import TASK
 from support.faulty_line import faulty_line
 from support.waiting import wait_until
 
@@ -25,14 +27,13 @@ QUEUE = "shunter:hints"
 HEALS_WITHIN_S = 60.0
 
 
-def programs() -> Sequence[object]:
-    """The embedded broker, and Debian's Redis where it is installed."""
+def programs(*marks: pytest.MarkDecorator) -> Sequence[object]:
+    """The embedded broker, and with `marks` Debian's Redis where it is installed."""
     found = shutil.which("redis-server")
+    skip = [] if found else [pytest.mark.skip("redis-server is not installed")]
     return [
         pytest.param(broker.find_server(), id="valkey"),
-        pytest.param(
-            Path(found or "/"), id="redis", marks=[] if found else pytest.mark.skip("redis-server is not installed")
-        ),
+        pytest.param(Path(found or "/"), id="redis", marks=[*marks, *skip]),
     ]
 
 
@@ -77,11 +78,11 @@ def attack(folder: Path, program: Path, kills: int, marks: Path) -> None:
         assert time.monotonic() - stopped < HEALS_WITHIN_S + 60.0
 
 
-@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("program", programs(pytest.mark.nightly))
 def test_a_few_kills_of_the_broker_lose_no_job_and_hints_flow_again(program: Path, tmp_path: Path) -> None:
     (tmp_path / "marks").mkdir()
 
-    attack(tmp_path, program, 6, tmp_path / "marks")
+    attack(tmp_path, program, 4, tmp_path / "marks")
 
 
 @pytest.mark.nightly
@@ -91,6 +92,41 @@ def test_sixty_kills_of_the_broker_lose_no_job_and_hints_flow_again(program: Pat
     (tmp_path / "marks").mkdir()
 
     attack(tmp_path, program, 60, tmp_path / "marks")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("program", programs())
+def test_after_each_of_sixty_kills_of_the_broker_hints_are_taken_within_a_minute(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "marks").mkdir()
+    random = Random(60)
+    with site(tmp_path / "data", "embedded", clouds=CLOUDS, broker_program=program) as played:
+        healed_s = [heal_after_a_kill(played, random.uniform(0.05, 3.0)) for _ in range(60)]
+
+        job_id = played.submit(counting(tmp_path / "marks", "last", 2))
+        played.wait_for(job_id, "succeeded", timeout_s=60)
+
+    print(f"hints were taken again after {sorted(round(one, 1) for one in healed_s)} s")
+    assert max(healed_s) < HEALS_WITHIN_S
+
+
+def heal_after_a_kill(played: Site, down_s: float) -> float:
+    """How long it took, from when the broker was back, until workers took a hint."""
+    played.kill("redis")
+    time.sleep(down_s)
+    played.start_redis()
+    began = time.monotonic()
+    leave_a_hint(played)
+    wait_until(lambda: takes_hints(played), timeout_s=2 * HEALS_WITHIN_S, description="hints are taken again")
+    return time.monotonic() - began
+
+
+def leave_a_hint(played: Site) -> None:
+    with Celery("probe", broker=played.environ["SHUNTER_REDIS_URL"], set_as_current=False) as app:
+        app.conf.update(broker_transport_options={"global_keyprefix": "shunter:"})
+        app.send_task(TASK, queue="hints", retry=False)
+    with at(played) as client:
+        assert client.llen(QUEUE) <= 1, "it is there, or was taken already"
 
 
 def test_jobs_move_on_though_every_message_is_lost(tmp_path: Path) -> None:

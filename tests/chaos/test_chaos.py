@@ -12,10 +12,10 @@ from chaos.runs import draw, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-MANY = [pytest.param(seed, marks=pytest.mark.nightly) for seed in (4, 5, 6, *range(1000, 1060))]
+MANY = [pytest.param(seed, marks=pytest.mark.nightly) for seed in (3, 4, 5, 6, *range(1000, 1060))]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, *MANY])
+@pytest.mark.parametrize("seed", [1, 2, *MANY])
 def test_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
     surroundings = draw(seed, clocks=can_set_clocks(), disks=os.geteuid() == 0)
 

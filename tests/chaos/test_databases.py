@@ -15,6 +15,7 @@ from support.waiting import wait_until
 
 from chaos import record
 from chaos.judging import judged
+from chaos.nights import at_night
 from chaos.programs import DUO, SOLO, counting
 from chaos.site import STEP_LEASE_S, Site, site
 
@@ -62,7 +63,7 @@ def paused(server: PostgresServer) -> None:
     server.resume()
 
 
-@pytest.mark.parametrize("fault", [killed, restarted, thrown_out, paused], ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", [killed, *at_night(restarted, thrown_out, paused)], ids=lambda fault: fault.__name__)
 def test_a_database_that_fails_stops_no_training_and_loses_nothing(fault, plane: Site, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # (PostgresServer) -> None
     assert plane.postgres is not None
     running = plane.submit(counting(tmp_path, f"running-{fault.__name__}", LINES))
@@ -99,7 +100,7 @@ def test_a_worker_group_that_stands_still_beyond_its_leases_is_replaced_and_writ
     assert judged(plane, tmp_path) == []
 
 
-@pytest.mark.parametrize("role", ["api", "api-2", "worker", "worker-2"])
+@pytest.mark.parametrize("role", [*at_night("api", "worker-2"), "api-2", "worker"])
 def test_one_of_two_is_enough(role: str, plane: Site, tmp_path: Path) -> None:
     running = plane.submit(counting(tmp_path, f"running-{role}", 10))
     plane.wait_for(running, "running")

@@ -9,10 +9,10 @@ import pytest
 from chaos import scripts
 from chaos.runs import Size, Surroundings, play
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-
-@pytest.mark.parametrize("jobs", [16, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("jobs", [16, 200])
 def test_every_promise_is_kept_to_many_jobs_under_every_fault(jobs: int, tmp_path: Path) -> None:
     size = Size(jobs=jobs, gangs=jobs // 8, endless=2, lines=3, acts=10)
 

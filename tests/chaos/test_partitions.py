@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.faulty_line import BAD_WEATHER, CLEAR, HALF_OPEN, RESET, SILENT, Weather
+from support.faulty_line import CLEAR, FAR, HALF_OPEN, RESET, SILENT, SLOW, Weather
 from support.own_namespaces import FarNetwork, far_network, own_network
 from support.waiting import wait_until
 
 from chaos import record
 from chaos.judging import judged
+from chaos.nights import at_night
 from chaos.programs import DUO, SOLO, counting
 from chaos.site import STEP_LEASE_S, Site, site
 
@@ -40,7 +41,7 @@ def plane(deployed: Site) -> Iterator[Site]:
     deployed.wait_until_it_works()
 
 
-@pytest.mark.parametrize("weather", BAD_WEATHER, ids=lambda weather: weather.name)
+@pytest.mark.parametrize("weather", [RESET, SILENT, *at_night(FAR, SLOW, HALF_OPEN)], ids=lambda weather: weather.name)
 def test_a_training_whose_line_to_the_service_fails_goes_on_and_tells_everything_once(
     weather: Weather, plane: Site, tmp_path: Path
 ) -> None:
@@ -57,7 +58,7 @@ def test_a_training_whose_line_to_the_service_fails_goes_on_and_tells_everything
     assert judged(plane, tmp_path) == []
 
 
-@pytest.mark.parametrize("weather", [SILENT, HALF_OPEN, RESET], ids=lambda weather: weather.name)
+@pytest.mark.parametrize("weather", [SILENT, *at_night(HALF_OPEN, RESET)], ids=lambda weather: weather.name)
 def test_a_worker_group_without_its_database_is_replaced_by_the_other(
     weather: Weather, plane: Site, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def apart(tmp_path: Path) -> Iterator[tuple[Site, FarNetwork]]:
         yield played, network
 
 
+@pytest.mark.nightly
 def test_a_pulled_cable_stops_no_training_and_the_workers_on_this_side_take_over(
     apart: tuple[Site, FarNetwork], tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_service_whose_disk_is_full_accepts_nothing_says_why_and_loses_nothing
     assert judged(plane, cramped.marks) == []
 
 
+@pytest.mark.nightly
 def test_an_object_store_that_is_full_loses_no_log_line(cramped: Cramped) -> None:
     plane = cramped.plane
     job_id = plane.submit(counting(cramped.marks, "objects", LINES))

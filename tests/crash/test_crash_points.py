@@ -27,7 +27,7 @@ def test_lives_lead_through_every_kind_of_point(sqlite_template: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(8, marks=pytest.mark.slow, id="some"), pytest.param(1, marks=pytest.mark.nightly, id="more")],
+    [pytest.param(16, marks=pytest.mark.slow, id="some"), pytest.param(1, marks=pytest.mark.nightly, id="more")],
 )
 @pytest.mark.parametrize("name", sorted(LIVES))
 def test_a_worker_that_is_killed_at_a_point_of_a_life_breaks_no_promise(

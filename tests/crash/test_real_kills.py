@@ -20,7 +20,7 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TESTS = Path(__file__).parent.parent
-KILLS = 2
+KILLS = 1
 POINTS_OF_A_LIFE = 260
 """About as many lie in the steps of one job; a point that a life does not reach kills nobody."""
 
