@@ -12,12 +12,13 @@ from typing import Any, Final
 from attribute_docs import attribute_docs
 from pydantic import BaseModel
 from settings_page import default_of
-from shunter_providers.contract import Capabilities
+from shunter_providers.contract import Capabilities, SelfStop
 from shunter_providers.plugin_settings import Variables
 from tables import table
 
 _PYPROJECT: Final = Path(__file__).parents[2] / "pyproject.toml"
 
+_KIT: Final = "the whole kit; jobs with real agents over a real sshd"
 TESTED_AGAINST: Final[Mapping[str, str]] = {
     "local": "this machine",
     "simulated": "itself, with bare nodes and with real agents",
@@ -26,25 +27,38 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "labels of GPU models, and the ids of instances other than H100",
     "kubernetes": "a stateful fake of the kube API over HTTP with a scheduler and strict fields, the whole kit; jobs "
     "with real agents; kmock",
-    "digitalocean": "a stateful fake of its API v2 over HTTP, the whole kit; not verified: its words for want of "
-    "money, and that root's password does not ask to be changed",
-    "aws": "a stateful fake of EC2's query API over HTTP that checks signatures, the whole kit",
-    "azure": "a stateful fake of the Resource Manager and the retail prices over HTTP, the whole kit; jobs with real "
-    "agents; not verified: its words where parts of a node are still in use",
-    "gcp": "a stateful fake of the Compute API v1 over HTTP that checks the sign-in's signature, the whole kit; not "
-    "verified: its words for want of billing",
-    "hetzner-robot": "a stateful fake of its webservice over HTTP and a real SSH server, the whole kit; not verified: "
-    "its words for want of stock, and which systems bring a driver",
-    "lambda": "a stateful fake of its API 1.8 over HTTP, the whole kit; jobs with real agents",
-    "paperspace": "a stateful fake of its API v1 over HTTP, the whole kit; not verified: its words for want of room, "
-    "quota and money, its limit of calls, the unit of its rates, and how long a script may be",
-    "ovh": "a stateful fake of Keystone, nova, glance, neutron and the price list over HTTP, the whole kit; not "
-    "verified: the name of the image with NVIDIA's driver",
-    "runpod": "a stateful fake of its API v2 over HTTP, the whole kit; jobs with real agents",
-    "vast": "a stateful fake of its API over HTTP, the whole kit; not verified: its words for want of credit and for a "
-    "bid that is too low, and how an image's sshd takes the host key",
+    "digitalocean": f"a stateful fake of its API v2 over HTTP, {_KIT}; not verified: its words for want of money, and "
+    "that root's password does not ask to be changed",
+    "aws": f"a stateful fake of EC2's query API over HTTP that checks signatures, {_KIT}; moto's server; botocore's "
+    "model of EC2, for requests and answers",
+    "azure": f"a stateful fake of the Resource Manager and the retail prices over HTTP, {_KIT}; not verified: its "
+    "words where parts of a node are still in use",
+    "gcp": f"a stateful fake of the Compute API v1 over HTTP that checks the sign-in's signature, {_KIT}; Google's "
+    "description of the API, for requests and answers; not verified: its words for want of billing",
+    "hetzner-robot": f"a stateful fake of its webservice over HTTP, {_KIT}; not verified: its words for want of stock, "
+    "and which systems bring a driver",
+    "lambda": f"a stateful fake of its API 1.8 over HTTP, {_KIT}, and jobs whose agent the provider starts",
+    "paperspace": f"a stateful fake of its API v1 over HTTP, {_KIT}; not verified: its words for want of room, quota "
+    "and money, its limit of calls, the unit of its rates, and how long a script may be",
+    "ovh": f"a stateful fake of Keystone, nova, glance, neutron and the price list over HTTP, {_KIT}; not verified: "
+    "the name of the image with NVIDIA's driver",
+    "runpod": f"a stateful fake of its API v2 over HTTP, {_KIT}, and jobs whose agent the provider starts",
+    "vast": f"a stateful fake of its API over HTTP, {_KIT}; not verified: its words for want of credit and for a bid "
+    "that is too low, and how an image's sshd takes the host key",
 }
 """Every plugin has a row. `whole kit`: every fault of `shunter_providers.testing`."""
+
+_STARTERS: Final = {
+    "ssh": "the service, over SSH",
+    "exec": "the service, inside the container",
+    "launch": "the provider",
+    "user_data": "the provider, by user data",
+}
+_STOPS: Final = {
+    SelfStop.ENDS_BILLING: "ends its bill",
+    SelfStop.STOPS_COMPUTE: "bills on, for less",
+    SelfStop.NONE: "bills on",
+}
 
 _IDEMPOTENCY: Final = {
     "token": "token: a create may be sent again",
@@ -88,9 +102,11 @@ job that demands a jurisdiction never runs where it is empty.
 def text() -> str:
     """The page."""
     plugins = dict(_plugins())
-    capable = {name: kind.capabilities for name, kind in plugins.items()}
-    headings = ("plugin", "nodes", "capacity", "create calls", "prices", "joins nodes", "pace", "tested against")
-    parts = [_HEAD, "## What each can do\n", *table(headings, (_row(name, one) for name, one in capable.items())), ""]
+    headings = (
+        *("plugin", "nodes", "capacity", "create calls", "prices", "joins nodes", "starts the agent"),
+        *("a node that stops itself", "console", "pace", "tested against"),
+    )
+    parts = [_HEAD, "## What each can do\n", *table(headings, (_row(name, kind) for name, kind in plugins.items())), ""]
     for name, kind in plugins.items():
         model = _settings_of(kind)
         if model is not None:
@@ -106,7 +122,8 @@ def _plugins() -> Iterator[tuple[str, Any]]:
         yield name, getattr(importlib.import_module(module), attribute)
 
 
-def _row(name: str, declared: Capabilities) -> tuple[str, ...]:
+def _row(name: str, kind: Any) -> tuple[str, ...]:
+    declared: Capabilities = kind.capabilities
     pace = "; ".join(
         f"{rate.calls} in {rate.per_s:g} s{'' if rate.kind == 'any' else ' (creates)'}" for rate in declared.pacing
     )
@@ -118,9 +135,18 @@ def _row(name: str, declared: Capabilities) -> tuple[str, ...]:
         _IDEMPOTENCY[declared.idempotency],
         ("nothing is billed" if not declared.bills else declared.price_source) + fee,
         declared.fabric,
+        _starter(kind),
+        _STOPS[declared.self_stop] if declared.bills else "-",
+        "kept of a node that does not come up" if declared.console else "-",
         pace or "-",
         TESTED_AGAINST[name],
     )
+
+
+def _starter(plugin: Any) -> str:
+    """Who starts the agent; an operator may leave it to some providers."""
+    starter, told_by = _STARTERS[plugin.capabilities.bootstrap], getattr(_settings_of(plugin), "told_by", None)
+    return f"{starter}, or {_STARTERS[told_by]} (`start_by`)" if told_by else starter
 
 
 def _settings_of(plugin: Any) -> type[BaseModel] | None:
