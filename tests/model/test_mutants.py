@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from model.machine import attack
 from model.mutants import MUTANTS, Mutant
@@ -13,17 +14,29 @@ from model.verdicts import Broken
 from model.world import World
 
 EXAMPLES = 100
+RARELY_FOUND = frozenset(
+    {
+        "the reaper gives no grace",
+        "the reaper knows nodes by name",
+        "nodes are replaced while they run",
+        "twins are listened to",
+    }
+)
+"""The random search does not come upon these within a night for certain."""
 
 
 def test_every_mutant_has_a_scene() -> None:
-    assert SCENES.keys() == {mutant.name for mutant in MUTANTS}
+    names = {mutant.name for mutant in MUTANTS}
+    assert SCENES.keys() == names
+    assert names > RARELY_FOUND
 
 
-each_mutant = pytest.mark.parametrize("mutant", [pytest.param(one, id=one.name.replace(" ", "_")) for one in MUTANTS])
+def marked(mutant: Mutant) -> ParameterSet:
+    return pytest.param(mutant, id=mutant.name.replace(" ", "_"))
 
 
 @pytest.mark.slow
-@each_mutant
+@pytest.mark.parametrize("mutant", [marked(one) for one in MUTANTS])
 def test_a_scene_finds_that(mutant: Mutant, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.make(monkeypatch)
     world = World(sqlite_template)
@@ -39,7 +52,7 @@ def test_a_scene_finds_that(mutant: Mutant, sqlite_template: Path, monkeypatch: 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-@each_mutant
+@pytest.mark.parametrize("mutant", [marked(one) for one in MUTANTS if one.name not in RARELY_FOUND])
 def test_the_random_search_finds_that(mutant: Mutant, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.make(monkeypatch)
 
