@@ -162,8 +162,8 @@ def paused(pids: list[int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint_and_no_node(plane: ControlPlane, pool: Pool) -> None:
-    job_id = started(plane, training())
+def test_a_killed_rank_has_all_ranks_start_again_and_costs_no_node(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, counting())
     other, host = (host_of(plane, pool, job_id, rank) for rank in (0, 1))
 
     with paused(agents_on(other)):  # which may be the first to tell that a peer is gone
@@ -171,11 +171,11 @@ def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint_and_no_node(pla
         wait_until(lambda: events_of(plane, job_id, "job.recovering"), timeout_s=PATIENCE_S, description="it is told")
 
     await_generation(plane, job_id, 2)
-    assert_resumed_from_the_last_checkpoint(plane, job_id, 2)
     assert len(rows_of(plane, job_id)) == 2, "both nodes are kept"
     (lost,) = events_of(plane, job_id, "job.recovering")
     assert (lost["reason"], "rank 1 was killed by SIGKILL" in lost["message"]) == ("signal", True)
-    end(plane, pool, job_id)
+    open_gate(plane, pool, job_id)
+    assert_nothing_is_left(plane, pool, job_id)
 
 
 def test_a_host_that_loses_its_power_is_replaced_and_the_other_one_is_kept(plane: ControlPlane, pool: Pool) -> None:

@@ -14,6 +14,8 @@ import socket
 import sys
 import time
 
+_HELLO = b"#"
+
 
 def main(gate: pathlib.Path) -> None:
     """Count until the gate opens."""
@@ -46,22 +48,28 @@ def _follow(master: socket.socket) -> bool:
 
 
 def _gather(address: tuple[str, int], world: int) -> list[socket.socket]:
+    peers = []
     with socket.create_server(address) as server:
-        return [server.accept()[0] for _ in range(world - 1)]
+        while len(peers) < world - 1:
+            peer, _ = server.accept()
+            peer.sendall(_HELLO)
+            peers.append(peer)
+    return peers
 
 
 def _join(address: tuple[str, int]) -> socket.socket:
-    give_up_at = time.monotonic() + 60
-    while True:
-        try:
-            joined = socket.create_connection(address, 10)
-        except OSError:
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.05)
-        else:
-            joined.settimeout(None)
-            return joined
+    """As torch's store does, it calls again where it was not rank 0 that took the call: the agent there holds the port
+    until its ranks start."""
+    give_up_at = time.monotonic() + 120
+    while time.monotonic() < give_up_at:
+        with suppress(OSError):
+            joined = socket.create_connection(address, 60)
+            if joined.recv(1) == _HELLO:
+                joined.settimeout(None)
+                return joined
+            joined.close()
+        time.sleep(0.05)
+    raise RuntimeError("gloo: timed out")
 
 
 def _hear(peer: socket.socket) -> bytes:
