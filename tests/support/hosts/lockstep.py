@@ -13,6 +13,7 @@ import pathlib
 import socket
 import sys
 import time
+from contextlib import suppress
 
 _HELLO = b"#"
 
