@@ -47,7 +47,7 @@ class TestAws(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> AwsProvider:
-        return aws(cloud)
+        return aws(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

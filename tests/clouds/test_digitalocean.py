@@ -32,7 +32,7 @@ PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH P
 
 
 def digitalocean(cloud: WireCloud, **settings: Any) -> DigitaloceanProvider:
-    chosen = {"api_key": KEY, "base_url": cloud.url, "timeout_s": 1.0, **settings}
+    chosen = {"api_key": KEY, "base_url": cloud.url, "timeout_s": 5.0, **settings}
     return DigitaloceanProvider(Instance("digitalocean", "digitalocean", chosen, pacer=Unpaced()))
 
 
@@ -64,7 +64,7 @@ class TestDigitalocean(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> DigitaloceanProvider:
-        return digitalocean(cloud)
+        return digitalocean(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

@@ -37,7 +37,7 @@ def google(cloud: WireCloud, **settings: Any) -> GoogleCloudProvider:
         "credentials": google_cloud.key_file(),
         "base_url": cloud.url,
         "auth_url": cloud.url,
-        "timeout_s": 1.0,
+        "timeout_s": 5.0,
         "operation_wait_s": 5.0,
         "prices": {"e2-standard-4": 0.134},
         **settings,
@@ -59,7 +59,7 @@ class TestGoogleCloud(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> GoogleCloudProvider:
-        return google(cloud)
+        return google(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self, deployment: str) -> str:

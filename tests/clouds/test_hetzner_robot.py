@@ -31,7 +31,7 @@ JOB_KEY = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decod
 
 def robot(cloud: WireCloud, door: int, **settings: Any) -> HetznerRobotProvider:
     account = {"user": "#ws+test", "password": PASSWORD, "usd_per_eur": 1.25, "dist": "Ubuntu with CUDA"}
-    chosen = {**account, "base_url": cloud.url, "timeout_s": 1.0, "ssh_port": door, **settings}
+    chosen = {**account, "base_url": cloud.url, "timeout_s": 5.0, "ssh_port": door, **settings}
     return HetznerRobotProvider(Instance("hetzner-robot", "hetzner-robot", chosen, pacer=Unpaced()))
 
 
@@ -63,7 +63,7 @@ class TestHetznerRobot(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud, door: int) -> HetznerRobotProvider:
-        return robot(cloud, door)
+        return robot(cloud, door, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

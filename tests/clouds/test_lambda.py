@@ -31,7 +31,7 @@ KEY = CloudConformance.secret
 
 
 def lambda_(cloud: WireCloud, **settings: Any) -> LambdaProvider:
-    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/api/v1", "timeout_s": 1.0, **settings}
+    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/api/v1", "timeout_s": 5.0, **settings}
     return LambdaProvider(Instance("lambda", "lambda", chosen, pacer=Unpaced()))
 
 
@@ -54,7 +54,7 @@ class TestLambda(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> LambdaProvider:
-        return lambda_(cloud)
+        return lambda_(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

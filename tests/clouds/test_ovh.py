@@ -38,7 +38,7 @@ def ovh(cloud: WireCloud, **settings: Any) -> OvhProvider:
         "password": PASSWORD,
         "project_id": PROJECT,
         "usd_per_eur": 1.25,
-        "timeout_s": 1.0,
+        "timeout_s": 5.0,
         **settings,
     }
     return OvhProvider(Instance("ovh", "ovh", chosen, pacer=Unpaced()))
@@ -58,7 +58,7 @@ class TestOvh(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> OvhProvider:
-        return ovh(cloud)
+        return ovh(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

@@ -34,7 +34,7 @@ PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH P
 
 
 def paperspace(cloud: WireCloud, **settings: Any) -> PaperspaceProvider:
-    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/v1", "timeout_s": 1.0, **settings}
+    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/v1", "timeout_s": 5.0, **settings}
     return PaperspaceProvider(Instance("paperspace", "paperspace", chosen, pacer=Unpaced()))
 
 
@@ -65,7 +65,7 @@ class TestPaperspace(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> PaperspaceProvider:
-        return paperspace(cloud)
+        return paperspace(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

@@ -33,7 +33,7 @@ KEY = CloudConformance.secret
 
 
 def runpod(cloud: WireCloud, **settings: Any) -> RunpodProvider:
-    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/v2", "timeout_s": 1.0, **settings}
+    chosen = {"api_key": KEY, "base_url": f"{cloud.url}/v2", "timeout_s": 5.0, **settings}
     return RunpodProvider(Instance("runpod", "runpod", chosen, pacer=Unpaced()))
 
 
@@ -58,7 +58,7 @@ class TestRunpod(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> RunpodProvider:
-        return runpod(cloud)
+        return runpod(cloud, timeout_s=1.0)
 
     @pytest.fixture
     def unknown_handle(self) -> str:

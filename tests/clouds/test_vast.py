@@ -34,7 +34,7 @@ KEY = CloudConformance.secret
 
 
 def vast(cloud: WireCloud, **settings: Any) -> VastProvider:
-    chosen = {"api_key": KEY, "base_url": cloud.url, "timeout_s": 1.0, **settings}
+    chosen = {"api_key": KEY, "base_url": cloud.url, "timeout_s": 5.0, **settings}
     return VastProvider(Instance("vast", "vast", chosen, pacer=Unpaced()))
 
 
@@ -64,7 +64,7 @@ class TestVast(CloudConformance):
 
     @pytest.fixture
     def provider(self, cloud: WireCloud) -> VastProvider:
-        return vast(cloud)
+        return vast(cloud, timeout_s=1.0)
 
     @pytest_asyncio.fixture
     async def offer(self, provider: Provider) -> Offer:

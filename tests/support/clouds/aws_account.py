@@ -18,7 +18,7 @@ KEY: Final = CloudConformance.secret
 def aws(cloud: WireCloud, **settings: Any) -> AwsProvider:
     """Without a pace."""
     keys = {"access_key_id": ACCESS_KEY, "secret_access_key": KEY}
-    chosen = {**keys, "base_url": cloud.url, "timeout_s": 1.0, **settings}
+    chosen = {**keys, "base_url": cloud.url, "timeout_s": 5.0, **settings}
     return AwsProvider(Instance("aws", "aws", chosen, pacer=Unpaced()))
 
 
