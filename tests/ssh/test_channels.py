@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -260,8 +260,9 @@ async def test_an_agent_that_died_on_a_machine_of_its_own_costs_the_machine(
 
 def kill_agents(host: Host) -> None:
     for pid in host.processes():
-        if b"agent.pyz" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            host.run("kill", "-9", namespace_pid(pid))
+        with suppress(FileNotFoundError, ProcessLookupError):  # others end meanwhile
+            if b"agent.pyz" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                host.run("kill", "-9", namespace_pid(pid))
 
 
 def namespace_pid(pid: int) -> str:
