@@ -70,19 +70,9 @@ RUNNING: list[Row] = [
         ["release node_1", "tell stop node_0", "node_lost"],
     ),
     (
-        "a rank failed for the disk of a rank that does not exist",
-        view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[replace(PEER_FULL, rank=99), part(BOTH[1])]),
-        ["tell stop node_0,node_1", "node_lost"],
-    ),
-    (
         "a rank lost its peer, whose node has not told why yet",
         view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[PEER_LOST, part(BOTH[1])]),
         [],
-    ),
-    (
-        "the peer's node is still silent a moment later",
-        view(job(State.RUNNING, **heard_of(peer_lost_s_ago=2)), *BOTH, parts=[PEER_LOST, part(BOTH[1])]),
-        ["wait 1"],
     ),
     (
         "the peer's node does not tell why",
