@@ -268,16 +268,9 @@ def starts(conn: Connection, job_id: str) -> list[Start]:
 
 def set_progress(conn: Connection, job_id: str, generation: int, at: datetime, progress: ReportedProgress) -> None:
     """Keep where this generation is, unless something newer is known of it."""
-    row = {
-        "job_id": job_id,
-        "generation": generation,
-        "at": at,
-        "step": progress.step,
-        "total_steps": progress.total_steps,
-        "values": progress.values,
-        "eta_s": progress.eta_s,
-    }
-    conn.execute(_PUT_PROGRESS.on(conn), row)
+    key = {"job_id": job_id, "generation": generation, "at": at}
+    told = {name: getattr(progress, name) for name in ("step", "total_steps", "values", "eta_s")}
+    conn.execute(_PUT_PROGRESS.on(conn), {**key, **told})
 
 
 def progress(conn: Connection, job_ids: Sequence[str]) -> dict[str, ProgressRow]:
