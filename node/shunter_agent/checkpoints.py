@@ -211,7 +211,8 @@ def _survey(held: str, step: int, place: Place, objects: Objects) -> _Survey:
     names = sorted(walk_files(held), key=lambda name: (name == MANIFEST, name))
     keys = {name: _key(place, step, name) for name in names}
     objects.grant("put", keys.values())
-    values = {key: value for key, value in (manifest.get("values") or {}).items() if isinstance(value, (int, float))}
+    given: dict[str, Any] = manifest.get("values") or {}
+    values: dict[str, float] = {key: value for key, value in given.items() if isinstance(value, (int, float))}
     return _Survey(step, keys, promised, values)
 
 

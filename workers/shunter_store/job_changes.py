@@ -58,7 +58,7 @@ _CHANGED: Final = (
     .limit(bindparam("limit"))
 )
 _DELETED: Final = (
-    select(deleted_jobs.c.id, deleted_jobs.c.deleted_at)
+    select(*(deleted_jobs.c[name] for name in ("id", "deleted_at")))
     .where(
         deleted_jobs.c.project == bindparam("of_project"),
         tuple_(deleted_jobs.c.deleted_at, deleted_jobs.c.id)
@@ -94,10 +94,9 @@ def changed(
     """Jobs that changed later or were deleted, in the order of that, and where those are that reported it."""
     at, id_ = after
     where = {"of_project": project, "after_at": datetime.fromtimestamp(max(0.0, at), UTC), "after_id": id_}
-    both: list[ChangedJob | DeletedJob] = [
-        *all_of(ChangedJob, conn.execute(_CHANGED, {**where, "limit": limit})),
-        *all_of(DeletedJob, conn.execute(_DELETED, {**where, "limit": limit})),
-    ]
+    rows = all_of(ChangedJob, conn.execute(_CHANGED, {**where, "limit": limit}))
+    gone = all_of(DeletedJob, conn.execute(_DELETED, {**where, "limit": limit}))
+    both: list[ChangedJob | DeletedJob] = [*rows, *gone]
     # Of each the first ones: what is cut off of the two together comes behind all that is kept.
     found = sorted(both, key=lambda row: (row.updated_at, row.id))[:limit]
     return found, metrics.progress(conn, [row.id for row in found if isinstance(row, ChangedJob)])
