@@ -42,7 +42,6 @@ _SECRETS: Final = "stored secrets; leave it out"
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
-    Row("recovery.min_gpus", _given, "going on with fewer GPUs; leave it out"),
     Row("limits.max_gpu_idle_s", _given, "watching for idle GPUs; leave it out"),
     Row("keep_alive_s", _given, "keeping nodes for a next job; leave it out"),
     Row("source.secret", _given, _SECRETS),

@@ -44,6 +44,7 @@ def plane(four_hosts: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     hosts = four_hosts.hosts
     instances = {
         "pool": instance(hosts),
+        "pair": instance(hosts[:2]),
         "leased": instance(hosts, lease_s=LEASE_S),
         "skewed": instance(hosts[:2], ahead_s={hosts[1].name: 3600.0}),
     }
@@ -191,6 +192,25 @@ def test_a_host_that_loses_its_power_is_replaced_and_the_other_one_is_kept(plane
     assert dead.address not in {node["address"] for node in met["nodes"]}
     assert agents_on(kept) == agent, "the same agent, with its environment and data"
     assert len(rows_of(plane, job_id)) == 3
+    end(plane, pool, job_id)
+
+
+@pytest.mark.nightly
+def test_a_gang_without_a_spare_host_goes_on_with_fewer_gpus(plane: ControlPlane, pool: Pool) -> None:
+    job_id = started(plane, {**training("pair"), "recovery": {"min_gpus": 1}})
+    kept, dead = (host_of(plane, pool, job_id, rank) for rank in (1, 0))
+
+    dead.power_off()
+
+    wait_until(lambda: events_of(plane, job_id, "job.resized"), timeout_s=120, description="fewer will do")
+    wait_until(lambda: len(ranks_on(kept)) == 1, timeout_s=60, description="one rank trains")
+    wait_until(lambda: plane.job(job_id)["state"] == "running", timeout_s=60, description="it runs")
+    (resized,) = events_of(plane, job_id, "job.resized")
+    assert resized["message"] == "going on with 1 GPUs instead of 2"
+    (left,) = [row for row in rows_of(plane, job_id) if row.state == "ready"]
+    assert left.rank == 0
+    assert left.assignment is not None
+    assert (left.assignment["ranks"]["world_size"], left.assignment["resume"]["generation"]) == (1, 1)
     end(plane, pool, job_id)
 
 

@@ -15,7 +15,6 @@ from support.documents import ABSENT, body, changed, script, tiny_lm
 Changes = dict[str, Any]
 
 TRAININGS: list[tuple[Changes, str]] = [
-    ({"recovery.min_gpus": 1}, "/recovery/min_gpus"),
     ({"limits.max_gpu_idle_s": 60}, "/limits/max_gpu_idle_s"),
     ({"keep_alive_s": 60}, "/keep_alive_s"),
     ({"source": {"kind": "git", "url": "https://a/b", "secret": "TOKEN"}}, "/source/secret"),

@@ -127,6 +127,7 @@ def test_steps_ahead_of_this_run_are_left_alone(tmp_path: Path) -> None:
     assert [step for step, _ in whole_checkpoints(tmp_path)] == [20, 90]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_save_that_is_killed_at_any_moment_leaves_the_last_checkpoint_whole(tmp_path: Path) -> None:
     program = Path(killed_saves.__file__)

@@ -137,6 +137,11 @@ _STOP_AT = (
     .where(nodes.c.id.in_(bindparam("ids", expanding=True)), nodes.c.state != NodeState.GONE)
     .values(stop_at=bindparam("until", type_=UtcTime))
 )
+_RANK = (
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"), nodes.c.state != NodeState.GONE)
+    .values(rank=bindparam("new_rank"))
+)
 _CLOSE = (
     update(nodes)
     .where(nodes.c.id == bindparam("node"), nodes.c.state != NodeState.GONE)
@@ -251,6 +256,12 @@ def limit(conn: Connection, node_ids: Sequence[str], stop_at: datetime | None) -
     """When the nodes have to stop by themselves, whoever they can reach then; their next exchange tells them."""
     if node_ids:
         conn.execute(_STOP_AT, {"ids": list(node_ids), "until": stop_at})
+
+
+def renumber(conn: Connection, ranks: Sequence[tuple[str, int]]) -> None:
+    """Give nodes other ranks in their gang. Only while none of them runs: what runs was told its rank."""
+    for node_id, rank in ranks:
+        conn.execute(_RANK, {"node": node_id, "new_rank": rank})
 
 
 def close_absent(conn: Connection, node_id: str, proof: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from shunter_workers.decisions import (
     RecordHandle,
     RecordSeen,
     Release,
+    Renumber,
     Run,
     Settle,
     Tell,
@@ -133,6 +134,10 @@ def _limit(conn: Connection, limit: Limit) -> None:
     ledger.limit(conn, limit.node_ids, limit.stop_at)
 
 
+def _renumber(conn: Connection, renumber: Renumber) -> None:
+    ledger.renumber(conn, renumber.ranks)
+
+
 def _release(conn: Connection, release: Release) -> None:
     ledger.mark_releasing(conn, release.node_ids, release.reason)
 
@@ -153,6 +158,7 @@ _WRITERS: Mapping[type, Callable[[Connection, Any], None]] = {
     Run: _run,
     Tell: _tell,
     Limit: _limit,
+    Renumber: _renumber,
     Release: _release,
     MarkUnknown: _mark_unknown,
     RecordSeen: _record_seen,

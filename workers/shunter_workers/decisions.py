@@ -79,6 +79,13 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Renumber:
+    """Nodes that stay get other ranks in a smaller gang: node id and rank, by rank."""
+
+    ranks: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Rows that shall be closed."""
 
@@ -129,7 +136,7 @@ class Close:
     proof: Mapping[str, Any]
 
 
-Fenced = Intend | BeginCreate | Run | Tell | Limit | Release | MarkUnknown | RecordSeen | WakeWaiting
+Fenced = Intend | BeginCreate | Run | Tell | Limit | Renumber | Release | MarkUnknown | RecordSeen | WakeWaiting
 Unfenced = RecordHandle | Close
 Write = Fenced | Unfenced
 

@@ -45,6 +45,8 @@ class Memory:
     """In a row, in this attempt."""
     silent_since: float | None = None
     """While stopping: since when no node answers."""
+    short_since: float | None = None
+    """While recovering: since when the slots of nodes that are missing are not free."""
     peer_lost_at: float | None = None
     """When a rank was found to have failed for the loss of another one, whose own end is not known yet."""
     asks: Sequence[int] = ()
@@ -76,6 +78,7 @@ class Memory:
             "not_before": self.not_before,
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
+            "short_since": self.short_since,
             "peer_lost_at": self.peer_lost_at,
             "asks": list(self.asks),
             "pausing": self.pausing,

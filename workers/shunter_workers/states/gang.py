@@ -40,7 +40,7 @@ def start(view: View, now: datetime) -> Decision:
     """Every node runs the next generation. Only for a gang that is whole and ready; several nodes gather first."""
     change = Change(trigger=Trigger.NODES_READY, next_in_s=0.0, set={"waiting": None})
     if has_orders(view):
-        return Settle(change, memory=view.memory.but(started=True, create_failures=0))
+        return Settle(change, memory=view.memory.but(started=True, create_failures=0, short_since=None))
     found = impostor(view, view.members)
     if found is not None:
         return refuse(view, now, found)
@@ -52,7 +52,11 @@ def start(view: View, now: datetime) -> Decision:
     # What the nodes make of their orders wakes the job: there is nothing to see at once.
     change.next_in_s = soonest(LOOK_AFTER_S, next_limit_s(view, now))
     change.events.extend(_told(view, meeting, run.generation))
-    return Settle(change, [run], view.memory.but(ordered_generation=run.generation, started=True, create_failures=0))
+    return Settle(
+        change,
+        [run],
+        view.memory.but(ordered_generation=run.generation, started=True, create_failures=0, short_since=None),
+    )
 
 
 def order(view: View, members: Sequence[NodeRow], now: datetime, meeting: Meeting | None = None) -> Run:

@@ -108,12 +108,29 @@ def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:
 def _after_refusal(view: View, now: datetime, node: NodeRow, error: ProviderError, blocking: _Blocking) -> Settle:
     if not view.memory.started:
         return _plan_anew(view, now, node, error.detail, blocking, error.scope)
-    return lose(view, now, str(error.fault), error.detail)
+    decision = lose(view, now, str(error.fault), error.detail)
+    blocks = _blocks(view, now, node, error.detail, blocking, error.scope)
+    return replace(decision, memory={**(decision.memory or view.memory.as_json()), "blocks": blocks})
 
 
 def _plan_anew(view: View, now: datetime, node: NodeRow, detail: str, blocking: _Blocking, scope: Scope) -> Settle:
     """Back to `queued` with everything of this attempt released, and what failed avoided for a while."""
-    block: dict[str, Any] = {
+    change = Change(
+        trigger=Trigger.CAPACITY_LOST,
+        next_in_s=1.0,
+        set={"plan": None, "provider": None},
+        events=[("job.capacity_lost", {"provider": node.instance, "detail": detail})],
+    )
+    blocks = _blocks(view, now, node, detail, blocking, scope)
+    memory = view.memory.but(blocks=blocks, create_failures=0, not_before=now.timestamp() + 1.0)
+    return Settle(change, [Release([member.id for member in view.members], detail)], memory)
+
+
+def _blocks(
+    view: View, now: datetime, node: NodeRow, detail: str, blocking: _Blocking, scope: Scope
+) -> list[Mapping[str, Any]]:
+    """What is avoided from now on."""
+    block = {
         "instance": node.instance,
         "scope": str(scope),
         "reason": str(blocking.reason),
@@ -122,12 +139,4 @@ def _plan_anew(view: View, now: datetime, node: NodeRow, detail: str, blocking: 
         "region": node.offer.get("region", ""),
         "until": now.timestamp() + blocking.for_s,
     }
-    standing = [entry for entry in view.memory.blocks if entry["until"] > now.timestamp()]
-    change = Change(
-        trigger=Trigger.CAPACITY_LOST,
-        next_in_s=1.0,
-        set={"plan": None, "provider": None},
-        events=[("job.capacity_lost", {"provider": node.instance, "detail": detail})],
-    )
-    memory = view.memory.but(blocks=[*standing, block], create_failures=0, not_before=now.timestamp() + 1.0)
-    return Settle(change, [Release([member.id for member in view.members], detail)], memory)
+    return [*(entry for entry in view.memory.blocks if entry["until"] > now.timestamp()), block]

@@ -15,6 +15,7 @@ from shunter_store.steps import Change
 from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
 from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_done, stop_if_too_dear
+from shunter_workers.states.fewer import resized, smaller_document
 from shunter_workers.states.moving import move_in_queue
 from shunter_workers.states.pausing import rest
 from shunter_workers.states.reckoning import facts_of
@@ -47,6 +48,8 @@ def place_gang(view: View, now: datetime) -> Decision:
     """A new plan for the whole gang; also for a gang that lost every node."""
     market = view.market
     answer = plan(view.document, market.candidates, facts_of(view, now), view.history)
+    if isinstance(answer, Refusal) and not answer.final:
+        answer = _with_fewer(view, now) or answer
     if isinstance(answer, Refusal):
         return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)
     if (too_dear := stop_if_too_dear(view, answer.usd_per_hour)) is not None:
@@ -62,10 +65,22 @@ def place_gang(view: View, now: datetime) -> Decision:
         trigger=Trigger.PLANNED,
         next_in_s=0.0,
         set={"plan": as_json(answer), "provider": answer.instance, "generation": generation, "waiting": None},
-        events=[("job.planned", {"provider": answer.instance, "instance_type": answer.offer.instance_type})],
+        events=[
+            ("job.planned", {"provider": answer.instance, "instance_type": answer.offer.instance_type}),
+            *(resized(view, answer) if view.memory.started else []),
+        ],
     )
     memory = view.memory.but(ordered_generation=generation, create_failures=0)
     return Settle(change, [Intend(answer, places, generation)], memory)
+
+
+def _with_fewer(view: View, now: datetime) -> Plan | None:
+    """A smaller gang, for a job that ran already and may go on so."""
+    smaller = smaller_document(view.document) if view.memory.started else None
+    if smaller is None:
+        return None
+    answer = plan(smaller, view.market.candidates, facts_of(view, now), view.history)
+    return answer if isinstance(answer, Plan) else None
 
 
 def choose_slots(view: View, chosen: Plan, ranks: Sequence[int]) -> list[tuple[int, ...]]:

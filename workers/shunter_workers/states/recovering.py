@@ -16,6 +16,7 @@ from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
 from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
+from shunter_workers.states.fewer import go_on_otherwise, is_refused, patience_left_s
 from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
 from shunter_workers.states.moving import clear_for_move, move_kept
 from shunter_workers.states.pausing import come_to_rest, judge_halting
@@ -81,12 +82,21 @@ def _drain_s(node: NodeRow, view: View, now: datetime) -> float:
 
 
 def _replace(view: View, now: datetime) -> Decision | None:
-    """New nodes for the lost ones; where none is left, anywhere that the document allows."""
+    """New nodes for the lost ones; where they are not to be had, fewer; where none is left, whatever is allowed."""
     if not view.members:
         return place_gang(view, now)
     if not missing_ranks(view):
         return None
     intend = intend_missing(view)
-    if intend is None:
+    if intend is None and patience_left_s(view, now) > 0:
+        return _await_slots(view, now)
+    otherwise = go_on_otherwise(view, now) if intend is None or is_refused(view, now) else None
+    if otherwise is not None:
+        return otherwise
+    return wait(SLOTS_AGAIN_S) if intend is None else Settle(Change(trigger=Trigger.PLANNED, next_in_s=0.0), [intend])
+
+
+def _await_slots(view: View, now: datetime) -> Decision:
+    if view.memory.short_since is not None:
         return wait(SLOTS_AGAIN_S)
-    return Settle(Change(trigger=Trigger.PLANNED, next_in_s=0.0), [intend])
+    return Settle(Change(next_in_s=SLOTS_AGAIN_S), memory=view.memory.but(short_since=now.timestamp()))
