@@ -42,7 +42,8 @@ def reaches(source: Host, target: Host, port: int = 22) -> bool:
 
 
 def test_hosts_differ_in_all_that_tells_machines_apart(pool: Pool) -> None:
-    asked = "cat /proc/sys/kernel/random/boot_id /etc/machine-id /etc/hostname /etc/ssh/ssh_host_ed25519_key.pub; hostname; ip -br a"
+    files = "/proc/sys/kernel/random/boot_id /etc/machine-id /etc/hostname /etc/ssh/ssh_host_ed25519_key.pub"
+    asked = f"cat {files}; hostname; ip -br a"
 
     one, two = (host.run("sh", "-c", asked).splitlines() for host in pool.hosts)
 

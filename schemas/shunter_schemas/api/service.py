@@ -54,6 +54,7 @@ class ProviderInfo(Answer):
         default=None,
         description="Why the last create call was refused, where credentials, money or quota were the reason. It goes "
         "with the next node that is made.",
+        examples=[{"at": _AT, "fault": "quota", "scope": "region", "detail": "GPUS_ALL_REGIONS is 0: ask for more"}],
     )
     bills: bool = Field(default=False, description="Whether its nodes cost money.", examples=[False])
     read_at: Timestamp | None = Field(default=None, description="When it was last read.", examples=[_AT])

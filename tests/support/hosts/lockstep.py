@@ -49,7 +49,7 @@ def _follow(master: socket.socket) -> bool:
 
 
 def _gather(address: tuple[str, int], world: int) -> list[socket.socket]:
-    peers = []
+    peers: list[socket.socket] = []
     with socket.create_server(address) as server:
         while len(peers) < world - 1:
             peer, _ = server.accept()

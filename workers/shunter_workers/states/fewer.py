@@ -46,12 +46,14 @@ def go_on_otherwise(view: View, now: datetime) -> Decision | None:
 
 
 def smaller_document(document: JobSpec) -> JobSpec | None:
-    """The same job on fewer GPUs than it asked for, as many of them as can be had; None: it does not allow that."""
+    """The same job on fewer GPUs than it asked for, so many that it goes on fastest; None: it does not allow that."""
     least, resources = document.recovery.min_gpus, document.resources
     asked = resources.gpus.min if isinstance(resources.gpus, GpuRange) else resources.gang().world_size
     if least is None or least >= asked:
         return None
+    fastest = document.placement.model_copy(update={"objective": "time"})
     smaller = _on(document, {"gpus": GpuRange(min=least, max=asked - 1), "nodes": None})
+    smaller = smaller.model_copy(update={"placement": fastest})
     try:
         gangs_of(smaller)
     except ValueError:  # no such number divides the batch, or fills nodes

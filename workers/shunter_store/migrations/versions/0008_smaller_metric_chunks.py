@@ -60,10 +60,10 @@ def _cut_job(conn: sa.Connection, job_id: str, steps_per_chunk: int) -> None:
         left = sa.select(*chunks.c).where(*its, chunks.c.generation == generation).order_by(chunks.c.chunk.desc())
         open_: dict[int, list[Any]] = {}
         for row in conn.execute(left).mappings().all():
-            for chunk, points, first, last in _cut(row, steps_per_chunk):
+            for chunk, points, first, last in _cut(dict(row), steps_per_chunk):
                 open_[chunk] = _joined(open_.get(chunk), points, first, last)
         conn.execute(sa.delete(chunks).where(*its, chunks.c.generation == generation))
-        rows = [
+        rows: list[dict[str, Any]] = [
             dict(zip(_KEY, (job_id, chunk, generation), strict=True))
             | dict(zip(("points", "first_arrival", "last_arrival"), kept, strict=True))
             for chunk, kept in open_.items()
