@@ -63,10 +63,9 @@ def _cut_job(conn: sa.Connection, job_id: str, steps_per_chunk: int) -> None:
             for chunk, points, first, last in _cut(dict(row), steps_per_chunk):
                 open_[chunk] = _joined(open_.get(chunk), points, first, last)
         conn.execute(sa.delete(chunks).where(*its, chunks.c.generation == generation))
-        rows: list[dict[str, Any]] = [
-            dict(zip(_KEY, (job_id, chunk, generation), strict=True))
-            | dict(zip(("points", "first_arrival", "last_arrival"), kept, strict=True))
-            for chunk, kept in open_.items()
+        names = (*_KEY, "points", "first_arrival", "last_arrival")
+        rows = [
+            dict[str, Any](zip(names, (job_id, chunk, generation, *kept), strict=True)) for chunk, kept in open_.items()
         ]
         for at in range(0, len(rows), _AT_ONCE):
             conn.execute(sa.insert(chunks), rows[at : at + _AT_ONCE])
