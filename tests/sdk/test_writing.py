@@ -50,7 +50,7 @@ def test_fields_are_explained_by_the_schema_also_those_of_the_kind_that_is_there
 def test_what_could_be_added_stands_there_as_a_comment_if_this_release_takes_it(style: Style) -> None:
     text = commented(tiny_lm(), style)
 
-    assert "Read-only data for every node" in text
+    assert "Data for every node" in text
     assert "Experiment trackers" not in text
 
 
