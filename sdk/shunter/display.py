@@ -15,7 +15,7 @@ from shunter_schemas.states import TERMINAL_STATES, Reason, State
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
-    from shunter_schemas.api import Job, Recovery
+    from shunter_schemas.api import Job, RecoveryTimes
 
     from shunter.retries import Away, Outage
 
@@ -116,7 +116,7 @@ def waiting_words(job: Job) -> str:
     return f"waiting: {waiting.detail or waiting.reason}{place}"
 
 
-def came_back(recovery: Recovery) -> str:
+def came_back(recovery: RecoveryTimes) -> str:
     """How long it took after a loss, and what it was spent on."""
     spent = ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in recovery.phases)
     so_far = "" if recovery.resumed_at is not None else " so far"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from shunter_schemas.api import Recovery, RecoveryPhase
+from shunter_schemas.api import RecoveryPhase, RecoveryTimes
 from shunter_schemas.states import State
 from shunter_store.events import TransitionRow
 from shunter_store.gang import End, EndRow
@@ -18,7 +18,7 @@ _ON_REQUEST: Final = frozenset({Trigger.PAUSE, Trigger.MOVE})
 """Who asked for it waited for something else than a recovery."""
 
 
-def recovery_of(standing: Standing, began: TransitionRow, running_at: datetime | None) -> Recovery | None:
+def recovery_of(standing: Standing, began: TransitionRow, running_at: datetime | None) -> RecoveryTimes | None:
     """What lay between a loss and the first step of the start that followed; None: no loss came before it.
 
     Args:
@@ -36,7 +36,7 @@ def recovery_of(standing: Standing, began: TransitionRow, running_at: datetime |
         phases.append(RecoveryPhase(name=name, seconds=round(max(0.0, (until - at).total_seconds()), 3)))
         at = max(at, until)
     over = marks[-1][0] == "first_step"
-    return Recovery(
+    return RecoveryTimes(
         lost_at=lost_at,
         resumed_at=at if over else None,
         seconds=round((at - lost_at).total_seconds(), 3),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from shunter.display import LiveDisplay, PlainDisplay, duration, make_display, status_line, summary
-from shunter_schemas.api import Attempt, Job, Progress, Recovery, Waiting
+from shunter_schemas.api import Attempt, Job, Progress, RecoveryTimes, Waiting
 from shunter_schemas.states import State
 
 NOW = datetime(2026, 11, 30, 4, 53, tzinfo=UTC)
@@ -51,9 +51,9 @@ def test_a_job_that_is_just_back_after_a_loss_says_how_long_it_was_away() -> Non
     just, not_yet, before = (
         job("running", attempts=(Attempt(generation=2, started_at=NOW, how="running", recovery=recovery),))
         for recovery in (
-            Recovery(lost_at=now, resumed_at=now, seconds=31.8),
-            Recovery(lost_at=now, seconds=31.8),
-            Recovery(lost_at=long_ago, resumed_at=long_ago, seconds=31.8),
+            RecoveryTimes(lost_at=now, resumed_at=now, seconds=31.8),
+            RecoveryTimes(lost_at=now, seconds=31.8),
+            RecoveryTimes(lost_at=long_ago, resumed_at=long_ago, seconds=31.8),
         )
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from shunter.explaining import Explanation, explained, failing_rank
-from shunter_schemas.api import Attempt, Job, Progress, Recovery, RecoveryPhase, Tried, Waiting
+from shunter_schemas.api import Attempt, Job, Progress, RecoveryPhase, RecoveryTimes, Tried, Waiting
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import Reason, State
 from support.api_process import ApiProcess
@@ -19,7 +19,7 @@ def job(state: str, **more: Any) -> Job:
     return Job(id="job_1", name="tiny", state=State(state), **given)
 
 
-BACK = Recovery(
+BACK = RecoveryTimes(
     lost_at=NOW,
     resumed_at=NOW + timedelta(seconds=9.5),
     seconds=9.5,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shunter_schemas.api import Recovery
+from shunter_schemas.api import RecoveryTimes
 from shunter_schemas.states import FailureClass, NodeState, State
 from shunter_service.attempts import attempts
 from shunter_store.events import TransitionRow
@@ -49,12 +49,12 @@ def made(**times_s: float) -> NodeRow:
 
 def recovery(
     moves: list[TransitionRow], *nodes: NodeRow, ends: tuple[EndRow, ...] = (), **kept: Any
-) -> Recovery | None:
+) -> RecoveryTimes | None:
     standing = Standing(job(moves[-1].to_state), nodes=nodes, moves=moves, ends=ends, **kept)
     return list(attempts(standing))[-1].recovery
 
 
-def phases(found: Recovery | None) -> dict[str, float]:
+def phases(found: RecoveryTimes | None) -> dict[str, float]:
     assert found is not None
     return {phase.name: phase.seconds for phase in found.phases}
 

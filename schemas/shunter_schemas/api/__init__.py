@@ -43,7 +43,7 @@ from shunter_schemas.api.plans import (
 )
 from shunter_schemas.api.reaching import DebugReport, NodeCall, NodeCalls, ShellRequest
 from shunter_schemas.api.receipts import Receipt, ReceiptCause, ReceiptNode, ReceiptPrediction
-from shunter_schemas.api.recoveries import Recovery, RecoveryPhase
+from shunter_schemas.api.recoveries import RecoveryPhase, RecoveryTimes
 from shunter_schemas.api.requests import CancelledJobs, CancelRequest, JobCounts, JobPatch, MoveRequest, RetryRequest
 from shunter_schemas.api.service import (
     Check,
@@ -137,8 +137,8 @@ __all__ = [
     "ReceiptCause",
     "ReceiptNode",
     "ReceiptPrediction",
-    "Recovery",
     "RecoveryPhase",
+    "RecoveryTimes",
     "Refused",
     "RejectedOffer",
     "RetryRequest",

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from shunter_schemas.api.base import Answer, Timestamp
 from shunter_schemas.api.plans import PlannedCost, PlannedMemory, PlannedTime
-from shunter_schemas.api.recoveries import Recovery
+from shunter_schemas.api.recoveries import RecoveryTimes
 from shunter_schemas.job import Priority
 from shunter_schemas.states import Health, NodeState, State
 
@@ -164,7 +164,7 @@ class Attempt(Answer):
         default=(), description="Tokens of its nodes.", examples=[["shn-k3v9qa-7c2mq4x5w6z2a3bd"]]
     )
     last_step: int | None = Field(default=None, description="The last step that it reported.", examples=[120])
-    recovery: Recovery | None = Field(
+    recovery: RecoveryTimes | None = Field(
         default=None,
         description="How it came back, if it followed a loss. The steps of the last three are known.",
         examples=[{"lost_at": _AT, "resumed_at": _AT, "seconds": 31.8, "phases": []}],

@@ -21,7 +21,7 @@ class RecoveryPhase(Answer):
     seconds: float = Field(description="How long it took.", examples=[14.2])
 
 
-class Recovery(Answer):
+class RecoveryTimes(Answer):
     """From a loss to the first step after it."""
 
     lost_at: Timestamp = Field(
