@@ -20,7 +20,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Trained]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("world_size", "names"),
-    [(2, (*ALL, "fsdp, by class", "hsdp, kept")), pytest.param(4, ALL, marks=pytest.mark.nightly)],
+    [(2, (*ALL, "fsdp, by class", "hsdp, kept")), (4, ALL)],
 )
 def test_losses_do_not_depend_on_the_strategy_or_on_the_number_of_ranks(
     alone: Mapping[str, Trained], tmp_path: Path, world_size: int, names: tuple[str, ...]
