@@ -35,7 +35,6 @@ def test_losses_do_not_depend_on_the_strategy_or_on_the_number_of_ranks(
     assert max(expected.values("grad_norm").values()) > 0.5
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_bf16_is_the_same_within_its_precision(alone: Mapping[str, Trained], tmp_path: Path) -> None:
     together = run(tmp_path, 2, ("ddp", "fsdp", "zero-2", "zero-3"), ("bf16",), timeout_s=300.0)
