@@ -81,7 +81,10 @@ class Tokens:
 @contextmanager
 def moto_server() -> Iterator[tuple[str, Tokens]]:
     pytest.importorskip("moto", reason="needs the extra `vendors`")
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingImports]
+        DomainDispatcherApplication,
+        create_backend_app,
+    )
     from werkzeug.serving import make_server
 
     tokens = Tokens(DomainDispatcherApplication(create_backend_app))

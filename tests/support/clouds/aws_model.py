@@ -43,7 +43,7 @@ def faults_of_answer(call: Request, reply: Reply) -> list[str]:
 
 @cache
 def _service(action: str) -> Any:
-    import botocore.session  # the extra `vendors`, which only nightly tests need
+    import botocore.session  # pyright: ignore[reportMissingImports] - the extra `vendors`, which only nightly tests need
 
     return botocore.session.get_session().get_service_model(_SERVICES.get(action, "ec2"))
 
