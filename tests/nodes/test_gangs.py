@@ -85,9 +85,7 @@ def gang(provider: str, num_nodes: int, folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("provider", "num_nodes"), [("pairs", 2), pytest.param("singles", 4, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("provider", "num_nodes"), [("pairs", 2), ("singles", 4)])
 def test_every_strategy_learns_over_hosts_what_one_process_learns(
     plane: ControlPlane, four_hosts: Pool, reference: dict[int, float], provider: str, num_nodes: int
 ) -> None:
