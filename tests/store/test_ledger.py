@@ -37,6 +37,16 @@ def test_intended_nodes_are_rows_in_the_order_of_their_ranks(database: Database)
     assert database.read(lambda conn: ledger.of_instance(conn, "local")) == made
 
 
+def test_nodes_that_stay_in_a_smaller_gang_get_other_ranks_and_closed_ones_keep_theirs(database: Database) -> None:
+    job = new_job(database)
+    zero, one, two = intend(database, job.id, new_node(0), new_node(1), new_node(2))
+    assert database.write(lambda conn: ledger.close_absent(conn, zero.id, NEVER_BEGUN))
+
+    database.write(lambda conn: ledger.renumber(conn, [(zero.id, 7), (one.id, 0), (two.id, 1)]))
+
+    assert [row(database, node.id).rank for node in (zero, one, two)] == [0, 0, 1]
+
+
 def test_a_stale_step_intends_nothing(database: Database) -> None:
     job = new_job(database)
     stale = claim_job(database, job.id)
