@@ -11,11 +11,11 @@ import asyncio
 import base64
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Network
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from shunter_providers.clouds.aws_prices import PriceList
 from shunter_providers.clouds.aws_settings import AwsOptions, AwsSettings, is_zone_of
@@ -40,6 +40,7 @@ from shunter_providers.clouds.boot import cloud_init
 from shunter_providers.clouds.ec2 import Account, Ec2, where
 from shunter_providers.clouds.naming import looks_like, token_of
 from shunter_providers.clouds.options import read_options
+from shunter_providers.clouds.paced import PacedProvider
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import (
     Capabilities,
@@ -58,9 +59,7 @@ from shunter_providers.contract import (
     SelfStop,
 )
 from shunter_providers.plugin_settings import read_settings
-from shunter_providers.sync_provider import SyncProvider
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _PACING: Final = (Rate(5, 2.5, "create"), Rate(40, 4.0))
@@ -71,7 +70,7 @@ _KINDS: Final = ("p*", "g*")
 """Types that have GPUs; the same letters stand for a few that have none."""
 
 
-class AwsProvider(SyncProvider[Ec2]):
+class AwsProvider(PacedProvider[Ec2]):
     """Instances of one account."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -206,19 +205,6 @@ class AwsProvider(SyncProvider[Ec2]):
     async def console(self, handle: str) -> str:
         """See the contract."""
         return await self._in_thread(lambda client: _console(client, handle))
-
-    async def _in_thread(
-        self, work: Callable[[Ec2], _T], *, creates: bool = False, within_s: float | None = None
-    ) -> _T:
-        self._pace.loop = asyncio.get_running_loop()
-
-        def closing(client: Ec2) -> _T:
-            try:
-                return work(client)
-            finally:
-                client.close()
-
-        return await super()._in_thread(closing, creates=creates, within_s=within_s)
 
     def _offers_in(self, client: Ec2, region: str) -> list[Offer]:
         settings = self._settings

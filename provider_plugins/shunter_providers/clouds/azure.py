@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from shunter_providers.clouds.arm import COMPUTE, SKUS, SUBSCRIPTIONS, Arm, failure_of, sign_in
 from shunter_providers.clouds.azure_nodes import Market, free_cores, offers_of, order, view_of
@@ -24,6 +24,7 @@ from shunter_providers.clouds.azure_settings import AzureOptions, AzureSettings,
 from shunter_providers.clouds.blocking import PaceOfLoop, Tokens
 from shunter_providers.clouds.naming import looks_like, token_of
 from shunter_providers.clouds.options import read_options
+from shunter_providers.clouds.paced import PacedProvider
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import (
     Capabilities,
@@ -41,9 +42,6 @@ from shunter_providers.contract import (
     SelfStop,
 )
 from shunter_providers.plugin_settings import read_settings
-from shunter_providers.sync_provider import SyncProvider
-
-_T = TypeVar("_T")
 
 _PACING: Final = (Rate(250, 10.0), Rate(200, 20.0, "create"))
 """The Resource Manager's buckets of a region: 250 reads, 25 more a second; 200 writes, 10 more a second."""
@@ -55,7 +53,7 @@ _ENDED: Final = ("Disabled", "Deleted", "Expired")
 _log = logging.getLogger(__name__)
 
 
-class AzureProvider(SyncProvider[Arm]):
+class AzureProvider(PacedProvider[Arm]):
     """Nodes of one subscription."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -196,19 +194,6 @@ class AzureProvider(SyncProvider[Arm]):
     async def console(self, handle: str) -> str:
         """See the contract: the serial log of the machine's boot diagnostics."""
         return await self._in_thread(lambda client: _console(client, handle))
-
-    async def _in_thread(
-        self, work: Callable[[Arm], _T], *, creates: bool = False, within_s: float | None = None
-    ) -> _T:
-        self._pace.loop = asyncio.get_running_loop()
-
-        def closing(client: Arm) -> _T:
-            try:
-                return work(client)
-            finally:
-                client.close()
-
-        return await super()._in_thread(closing, creates=creates, within_s=within_s)
 
     def _offers_in(self, client: Arm, region: str) -> Iterator[Offer]:
         skus = list(client.pages("/providers/Microsoft.Compute/skus", SKUS, filter=f"location eq '{region}'"))

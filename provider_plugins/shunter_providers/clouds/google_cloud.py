@@ -8,11 +8,10 @@ prices; they are those of the bundled catalogue, or the operator's own.
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
 
 from shunter_providers import catalogue
 from shunter_providers.clouds.blocking import PaceOfLoop, Tokens
@@ -21,6 +20,7 @@ from shunter_providers.clouds.gce_nodes import fate_of, offers_of, order, quotas
 from shunter_providers.clouds.gce_settings import GoogleCloudOptions, GoogleCloudSettings, account_of
 from shunter_providers.clouds.naming import looks_like, token_of
 from shunter_providers.clouds.options import read_options
+from shunter_providers.clouds.paced import PacedProvider
 from shunter_providers.clouds.reading import Fields
 from shunter_providers.contract import (
     Capabilities,
@@ -38,9 +38,6 @@ from shunter_providers.contract import (
     SelfStop,
 )
 from shunter_providers.plugin_settings import read_settings
-from shunter_providers.sync_provider import SyncProvider
-
-_T = TypeVar("_T")
 
 _PACING: Final = (Rate(20, 1.0),)
 _HANDLE: Final = r"[a-z]+(-[a-z]+)+[0-9]+-[a-z]/[a-z][a-z0-9-]{0,62}"
@@ -49,7 +46,7 @@ _REQUESTS: Final = uuid.UUID("6f0c1f5e-54f8-4f3b-9a44-0f0e1d6c7a52")
 """The namespace of our `requestId`s."""
 
 
-class GoogleCloudProvider(SyncProvider[Gce]):
+class GoogleCloudProvider(PacedProvider[Gce]):
     """Nodes of one project."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -172,12 +169,6 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         """See the contract: the first serial port."""
         return await self._in_thread(lambda client: _console(client, handle))
 
-    async def _in_thread(
-        self, work: Callable[[Gce], _T], *, creates: bool = False, within_s: float | None = None
-    ) -> _T:
-        self._pace.loop = asyncio.get_running_loop()
-        return await super()._in_thread(lambda client: _and_close(client, work), creates=creates, within_s=within_s)
-
     def _own_types(self) -> Iterator[str]:
         for name in (*self._settings.prices, *self._settings.spot_prices):
             yield name.partition("/")[0]
@@ -208,13 +199,6 @@ class GoogleCloudProvider(SyncProvider[Gce]):
         failure = failure_of(operation)
         if failure is not None:
             raise failure
-
-
-def _and_close(client: Gce, work: Callable[[Gce], _T]) -> _T:
-    try:
-        return work(client)
-    finally:
-        client.close()
 
 
 def _console(client: Gce, handle: str) -> str:
