@@ -198,17 +198,7 @@ class Arm:
     def _signed_in(
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None, creates: bool
     ) -> Answer:
-        """Once; a second time where the token was refused, with which nothing was done."""
-        token = self._tokens.current(self._account)
-        try:
-            return self._once(method, path, query, body, creates, token)
-        except ProviderError as exc:
-            if exc.fault is not Fault.AUTH:
-                raise
-            self._tokens.forget(token)
-            if not exc.detail.startswith("401"):
-                raise
-        return self._once(method, path, query, body, creates, self._tokens.current(self._account))
+        return self._tokens.signed(self._account, lambda token: self._once(method, path, query, body, creates, token))
 
     def _once(
         self,

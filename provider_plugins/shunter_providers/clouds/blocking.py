@@ -91,6 +91,23 @@ class Tokens(Generic[_Account]):
                 self._renew_at = time.monotonic() + max(0.0, answer.number("expires_in") - _RENEW_BEFORE_S)
             return self._token
 
+    def signed(self, account: _Account, ask: Callable[[str], _T]) -> _T:
+        """What `ask` answers with the token: once, and a second time where it was refused, with which nothing was done.
+
+        Raises:
+            ProviderError: what `ask` raised, or `AUTH`.
+        """
+        token = self.current(account)
+        try:
+            return ask(token)
+        except ProviderError as exc:
+            if exc.fault is not Fault.AUTH:
+                raise
+            self.forget(token)
+            if not exc.detail.startswith("401"):
+                raise
+        return ask(self.current(account))
+
     def forget(self, token: str) -> None:
         """That one was refused."""
         with self._lock:

@@ -118,17 +118,7 @@ class Gce:
     def _signed_in(
         self, method: str, path: str, params: Mapping[str, str | int], body: Mapping[str, Any] | None, creates: bool
     ) -> Fields:
-        """Once; a second time where the token was refused, with which nothing was done."""
-        token = self._tokens.current(self._account)
-        try:
-            return self._once(method, path, params, body, creates, token)
-        except ProviderError as exc:
-            if exc.fault is not Fault.AUTH:
-                raise
-            self._tokens.forget(token)
-            if not exc.detail.startswith("401"):
-                raise
-        return self._once(method, path, params, body, creates, self._tokens.current(self._account))
+        return self._tokens.signed(self._account, lambda token: self._once(method, path, params, body, creates, token))
 
     def _once(
         self,
