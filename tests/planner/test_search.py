@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from shunter_planner import Candidate, Facts, History, Plan, Refusal, plan
-from shunter_providers.contract import Availability, Offer, Price
+from shunter_providers.contract import Price
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.states import Reason
+from support.plans import on
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -47,23 +48,6 @@ def document(config: dict[str, Any] | None = None, workload: dict[str, Any] | No
             **parts,
         }
     )
-
-
-def on(model: str, card_gib: float, usd: float, gpus: int = 8, instance: str = "alpha", **changes: Any) -> Candidate:
-    offer = Offer(
-        instance_type=f"{gpus}x{model}",
-        region="eu-1",
-        jurisdiction="DE",
-        price=Price(gpu_usd_per_hour=usd),
-        gpu_model=model,
-        gpus=gpus,
-        gpu_memory_gib=card_gib,
-        cpus=16 * gpus,
-        memory_gib=200.0 * gpus,
-        availability=Availability.AVAILABLE,
-        interconnect="rdma",
-    )
-    return Candidate(instance, replace(offer, **changes))
 
 
 H100, A100, H200 = on("H100", 80, 24.0), on("A100", 80, 14.0), on("H200", 141, 30.0)

@@ -50,8 +50,8 @@ def script(hints: dict[str, Any] | None = None, **parts: Any) -> JobSpec:
     return load_job({"version": "1", "name": "job", "workload": workload, "resources": {"gpus": 8}, **parts})
 
 
-def on(model: str, card_gib: float, usd: float, gpus: int = 8, **changes: Any) -> Candidate:
-    """An offer of `alpha`."""
+def on(model: str, card_gib: float, usd: float, gpus: int = 8, instance: str = "alpha", **changes: Any) -> Candidate:
+    """An offer."""
     offer = Offer(
         instance_type=f"{gpus}x{model}",
         region="eu-1",
@@ -65,7 +65,7 @@ def on(model: str, card_gib: float, usd: float, gpus: int = 8, **changes: Any) -
         availability=Availability.AVAILABLE,
         interconnect="rdma",
     )
-    return Candidate("alpha", replace(offer, **changes))
+    return Candidate(instance, replace(offer, **changes))
 
 
 def on_cpus(**changes: Any) -> Candidate:
