@@ -62,12 +62,17 @@ def claim_one(database: Database, owner: str = "worker", lease_s: float = 30.0) 
 
 
 def claim_job(database: Database, job_id: str) -> Claim:
-    """A claim on this job, whatever else is due and whoever held it."""
-    its = job_due.c.job_id == job_id
-    database.write(lambda conn: due.wake(conn, [job_id]))
-    database.write(lambda conn: conn.execute(update(job_due).where(its).values(lease_until=None)))
-    claims = database.write(lambda conn: due.claim(conn, owner="worker", limit=1000))
-    return next(claim for claim in claims if claim.job_id == job_id)
+    """A claim on this job alone, whatever else is due and whoever held it."""
+    claim = database.write(lambda conn: take_job(conn, job_id))
+    assert claim is not None, "the job has ended"
+    return claim
+
+
+def take_job(conn: Connection, job_id: str) -> Claim | None:
+    """`claim_job` within a transaction. None: the job has ended."""
+    due.wake(conn, [job_id])
+    conn.execute(update(job_due).where(job_due.c.job_id == job_id).values(lease_owner=None, lease_until=None))
+    return due.claim_again(conn, job_id, owner="worker", lease_s=30.0)
 
 
 def advance(database: Database, job_id: str, *triggers: Trigger) -> JobRow:

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 from shunter_schemas.node_sync import LogChunk, MetricPoint, Progress
 from shunter_schemas.states import Reason
-from shunter_store import artifacts, due, logs, metrics, steps
+from shunter_store import artifacts, logs, metrics, steps
 from shunter_store.database import Database
 from shunter_store.lifecycle import Trigger
 from shunter_store.objects import ObjectStore
 from shunter_store.steps import Change
 from sqlalchemy import Connection
+from support.store_rows import take_job
 
 RUNNING = (Trigger.PLANNED, Trigger.NODES_READY, Trigger.TRAINER_UP)
 
@@ -41,9 +42,8 @@ class WorkerPart:
         change.next_in_s = 0.0
 
         def step(conn: Connection) -> None:
-            due.wake(conn, [self._job_id])
-            claims = due.claim(conn, owner="a test", limit=10_000, lease_s=0.001)
-            (claim,) = (claim for claim in claims if claim.job_id == self._job_id)
+            claim = take_job(conn, self._job_id)
+            assert claim is not None, "the job has ended"
             steps.apply(conn, claim, change)
 
         self._database.write(step)
