@@ -7,7 +7,7 @@ import base64
 from collections.abc import Iterator
 
 import pytest
-from shunter_providers.clouds.aws import AwsProvider
+from shunter_providers.clouds.aws.provider import AwsProvider
 from shunter_providers.contract import (
     Availability,
     Fault,

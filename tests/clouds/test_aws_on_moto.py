@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import pytest
-from shunter_providers.clouds.aws import AwsProvider
+from shunter_providers.clouds.aws.provider import AwsProvider
 from shunter_providers.contract import (
     Fault,
     Instance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from shunter_providers.clouds.aws import AwsProvider
+from shunter_providers.clouds.aws.provider import AwsProvider
 from shunter_providers.contract import (
     Fault,
     Instance,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from shunter_providers.clouds.azure import AzureProvider
+from shunter_providers.clouds.azure.provider import AzureProvider
 from shunter_providers.contract import Fault, Launch, NodeCondition
 from shunter_providers.testing import CloudConformance, CloudFault, WireCloud
 from shunter_providers.testing.conformance import listed, wait_for

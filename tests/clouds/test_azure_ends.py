@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shunter_providers.clouds.azure_nodes import WATCH
+from shunter_providers.clouds.azure.nodes import WATCH
 from shunter_providers.contract import Fault, NodeCondition, Scope
 from shunter_providers.testing.conformance import listed, until_terminated, wait_for
 from support.clouds.azure import AzureCloud

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from shunter_providers.clouds.azure_settings import REGIONS, jurisdiction_of
+from shunter_providers.clouds.azure.settings import REGIONS, jurisdiction_of
 from shunter_providers.contract import Availability, Fault, OfferQuery, ProviderError
 from shunter_providers.jurisdictions import is_jurisdiction
 from support.clouds.azure import AzureCloud

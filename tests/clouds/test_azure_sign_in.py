@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.azure import AzureProvider
+from shunter_providers.clouds.azure.provider import AzureProvider
 from shunter_providers.contract import Fault, Instance, ProviderError, Scope
 from shunter_providers.testing import CloudFault, Unpaced
 from support.clouds.azure import AzureCloud

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.arm import FAULTS, words_of
-from shunter_providers.clouds.azure_nodes import view_of
-from shunter_providers.clouds.azure_settings import AzureSettings
-from shunter_providers.clouds.faults import Refused, classify
-from shunter_providers.clouds.reading import Fields
+from shunter_providers.cloud_kit.faults import Refused, classify
+from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.clouds.azure.arm import FAULTS, words_of
+from shunter_providers.clouds.azure.nodes import view_of
+from shunter_providers.clouds.azure.settings import AzureSettings
 from shunter_providers.contract import Fault, NodeCondition, Scope
 from support.clouds.azure_words import CLIENT, ROOT, SUBSCRIPTION, TENANT
 

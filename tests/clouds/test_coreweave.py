@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.coreweave import CoreweaveProvider
+from shunter_providers.clouds.kubernetes.coreweave import CoreweaveProvider
 from shunter_providers.contract import Instance, Launch, OfferQuery, Provider
 from shunter_providers.testing import CloudConformance, Unpaced, WireCloud, make_intent
 from shunter_schemas.ids import new_deployment_id

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.google_cloud import GoogleCloudProvider
+from shunter_providers.clouds.google_cloud.provider import GoogleCloudProvider
 from shunter_providers.contract import (
     Availability,
     Fault,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from shunter_providers.clouds.google_cloud import GoogleCloudProvider
+from shunter_providers.clouds.google_cloud.provider import GoogleCloudProvider
 from shunter_providers.contract import Fault, Instance, ProviderError, Scope
 from shunter_providers.testing import CloudConformance, Unpaced
 from support.clouds import google_cloud

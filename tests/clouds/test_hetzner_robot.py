@@ -9,7 +9,7 @@ from typing import Any
 import asyncssh
 import pytest
 import pytest_asyncio
-from shunter_providers.clouds.hetzner_robot import HetznerRobotProvider
+from shunter_providers.clouds.hetzner_robot.provider import HetznerRobotProvider
 from shunter_providers.contract import (
     Fault,
     Instance,

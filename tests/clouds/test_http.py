@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.faults import COMMON, Refused, Row, classify, retry_after_s
-from shunter_providers.clouds.http import Api, CloudHttp
-from shunter_providers.clouds.reading import Fields
+from shunter_providers.cloud_kit.faults import COMMON, Refused, Row, classify, retry_after_s
+from shunter_providers.cloud_kit.http import Api, CloudHttp
+from shunter_providers.cloud_kit.reading import Fields
 from shunter_providers.contract import Fault, Instance, ProviderError, Rate, Scope
 from shunter_providers.gpu_names import gpu_model, is_of, memory_gib
 from shunter_providers.pacing import OwnPacer

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import kmock
 import pytest
-from shunter_providers.clouds.kubernetes import KubernetesProvider
+from shunter_providers.clouds.kubernetes.provider import KubernetesProvider
 from shunter_providers.contract import Instance, Launch, Offer, OfferQuery, Price
 from shunter_providers.testing import Unpaced, make_intent
 from shunter_providers.testing.conformance import until_terminated

@@ -17,9 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from shunter_providers.clouds import kube_access
-from shunter_providers.clouds.kube_settings import KubernetesSettings, access_of
-from shunter_providers.clouds.kubernetes import KubernetesProvider
+from shunter_providers.clouds.kubernetes import access as kube_access
+from shunter_providers.clouds.kubernetes.provider import KubernetesProvider
+from shunter_providers.clouds.kubernetes.settings import KubernetesSettings, access_of
 from shunter_providers.contract import Fault, Instance, ProviderError
 from shunter_providers.testing import Unpaced
 from support.clouds.kubernetes import KubernetesCluster

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.kube_words import view
-from shunter_providers.clouds.reading import Fields
+from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.clouds.kubernetes.words import view
 from shunter_providers.contract import (
     Fault,
     NodeCondition,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from shunter_providers.clouds.kube_nodes import kinds_of, offers_of
-from shunter_providers.clouds.kube_settings import KubernetesSettings
-from shunter_providers.clouds.reading import Fields
+from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.clouds.kubernetes.nodes import kinds_of, offers_of
+from shunter_providers.clouds.kubernetes.settings import KubernetesSettings
 from shunter_providers.contract import (
     Availability,
     Fault,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.ovh import OvhProvider
+from shunter_providers.clouds.ovh.provider import OvhProvider
 from shunter_providers.contract import (
     Availability,
     Fault,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from shunter_providers.clouds.together import all_of
+from shunter_providers.cloud_kit.together import all_of
 
 
 async def test_answers_come_in_the_order_of_the_calls() -> None:

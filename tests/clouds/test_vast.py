@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from shunter_providers.clouds.vast import VastProvider
-from shunter_providers.clouds.vast_market import region_of
+from shunter_providers.clouds.vast.market import region_of
+from shunter_providers.clouds.vast.provider import VastProvider
 from shunter_providers.contract import (
     Fault,
     Instance,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from shunter_providers.clouds.aws import AwsProvider
-from shunter_providers.clouds.google_cloud import GoogleCloudProvider
+from shunter_providers.clouds.aws.provider import AwsProvider
+from shunter_providers.clouds.google_cloud.provider import GoogleCloudProvider
 from shunter_providers.contract import Instance, Intent, Launch, NodeCondition, Offer, OfferQuery, Provider
 from shunter_providers.testing import Reply, Request, Unpaced, WireCloud, make_intent
 from shunter_providers.testing.conformance import until_terminated, wait_for

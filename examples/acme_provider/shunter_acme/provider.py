@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import SecretStr
-from shunter_providers.clouds.boot import cloud_init
-from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.http import Api
-from shunter_providers.clouds.naming import token_of
-from shunter_providers.clouds.reading import Fields
-from shunter_providers.clouds.rest import RestCloud
-from shunter_providers.clouds.settings import BaseUrl, CloudSettings
+from shunter_providers.cloud_kit.boot import cloud_init
+from shunter_providers.cloud_kit.faults import Row
+from shunter_providers.cloud_kit.http import Api
+from shunter_providers.cloud_kit.naming import token_of
+from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.cloud_kit.rest import RestCloud
+from shunter_providers.cloud_kit.settings import BaseUrl, CloudSettings
 from shunter_providers.contract import (
     Availability,
     Capabilities,

@@ -1,1 +1,1 @@
-"""Clouds over their REST APIs, one file each; what they share lies beside them."""
+"""Clouds, one room each; one file where that is enough. What they share lies in `cloud_kit`."""

@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from shunter_providers.clouds.bearer import bearer
-from shunter_providers.clouds.boot import cloud_init
-from shunter_providers.clouds.faults import Row
-from shunter_providers.clouds.naming import token_of
-from shunter_providers.clouds.options import read_options
-from shunter_providers.clouds.reading import Fields
-from shunter_providers.clouds.rest import RestCloud
-from shunter_providers.clouds.settings import BaseUrl, TellingSettings
+from shunter_providers.cloud_kit.bearer import bearer
+from shunter_providers.cloud_kit.boot import cloud_init
+from shunter_providers.cloud_kit.faults import Row
+from shunter_providers.cloud_kit.naming import token_of
+from shunter_providers.cloud_kit.options import read_options
+from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.cloud_kit.rest import RestCloud
+from shunter_providers.cloud_kit.settings import BaseUrl, TellingSettings
 from shunter_providers.contract import (
     Availability,
     Capabilities,

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from shunter_providers.clouds.boot import FOLDER
+from shunter_providers.cloud_kit.boot import FOLDER
 from shunter_providers.machine import processes
 
 MARK: Final = "FAKE_CLOUD_NODE"

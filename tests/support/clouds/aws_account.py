@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from shunter_providers.clouds.aws import AwsProvider
+from shunter_providers.clouds.aws.provider import AwsProvider
 from shunter_providers.contract import Instance, Intent, Launch, Offer, OfferQuery, ProviderError
 from shunter_providers.testing import CloudConformance, Unpaced, WireCloud, make_intent
 from shunter_schemas.ids import new_deployment_id

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shunter_providers.clouds.kubernetes import KubernetesProvider
+from shunter_providers.clouds.kubernetes.provider import KubernetesProvider
 from shunter_providers.contract import (
     Instance,
     Intent,

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from shunter_providers.clouds.boot import FOLDER
+from shunter_providers.cloud_kit.boot import FOLDER
 from shunter_providers.testing.booting import Boot
 from support.hosts import Host, sshd
 from support.hosts.bridge import Bridge

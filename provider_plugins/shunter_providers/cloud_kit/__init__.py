@@ -1,0 +1,1 @@
+"""What plugins of clouds are made of: calls, faults, reading of answers, names of nodes, first boots."""

@@ -1,0 +1,1 @@
+"""Amazon EC2, driven through libcloud: instances, capacity, spot, prices."""

@@ -1,0 +1,1 @@
+"""Azure virtual machines, over Resource Manager: everything of a node deleted with it."""

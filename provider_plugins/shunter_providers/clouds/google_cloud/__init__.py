@@ -1,0 +1,1 @@
+"""Google Compute Engine, driven through libcloud."""

@@ -1,0 +1,1 @@
+"""Hetzner Robot: dedicated servers with GPUs, by the month."""

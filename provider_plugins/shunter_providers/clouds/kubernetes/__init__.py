@@ -1,0 +1,1 @@
+"""Any Kubernetes cluster, and CoreWeave, whose nodes are pods."""

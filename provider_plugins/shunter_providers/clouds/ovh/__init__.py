@@ -1,0 +1,1 @@
+"""OVHcloud, whose nodes are OpenStack servers."""

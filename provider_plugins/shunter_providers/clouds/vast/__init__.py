@@ -1,0 +1,1 @@
+"""Vast.ai, a market of other people's machines."""
