@@ -20,6 +20,7 @@ CLASS_OF_REASON: dict[str, str] = {
     "gpu_lost": "node",
     "disk_full": "node",
     "agent_restarted": "node",
+    "hang": "node",
 }
 """Every other reason is the user's to look at."""
 
@@ -27,6 +28,8 @@ _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 _MAY_LACK_ROOM = frozenset({"user_error", "setup_failed", "agent_error", "checkpoint_failed"})
 _SIGNS: tuple[tuple[str, str], ...] = (
     ("out_of_memory", r"OutOfMemoryError|CUDA out of memory|can't allocate memory|(?m:^MemoryError)"),
+    # The last words of a rank that hung with Python's lock in its hands are frames, as `faulthandler` writes them.
+    ("hang", r'(?:\A|\n)  File "[^"\n]*", line \d+ in [^\n]*\s*\Z'),
     ("port_taken", r"EADDRINUSE|[Aa]ddress already in use"),
     ("disk_full", _NO_ROOM.pattern),
     ("gpu_lost", r"uncorrectable ECC error|fallen off the bus|CUDA error: (unknown error|device not ready)"),

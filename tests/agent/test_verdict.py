@@ -14,6 +14,11 @@ NCCL = TRACEBACK + "torch.distributed.DistBackendError: NCCL error: remote proce
 MEMORY = TRACEBACK + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 PORT = TRACEBACK + "torch.distributed.DistNetworkError: EADDRINUSE, message: address already in use"
 ABORT = "terminate called after throwing an instance of 'gloo::IoException'\n  what(): Connection reset by peer"
+HANG = (
+    "some words\nTimeout (0:02:00)!\nThread 0x00007f30ac000700 (most recent call first):\n"
+    '  File "loop.py", line 3 in wait\n\nCurrent thread 0x00007f31 [hang-watchdog] (most recent call first):\n'
+    '  File "data.py", line 8 in load\n'
+)
 TORCHRUN = (
     USER
     + "\n"
@@ -46,6 +51,9 @@ def ended(rank: int, order: int, code: int | None = 1, tail: str = "", **rest: o
         ([ended(0, 1, tail=PEER), ended(1, 2, -9)], 1, "node", "signal"),
         ([ended(0, 1, tail=USER), ended(1, 2, -9, ours=True)], 0, "user", "user_error"),
         ([ended(0, 1, tail=MEMORY)], 0, "user", "out_of_memory"),
+        ([ended(1, 1, reason="hang", message="No step ended for 60 s")], 1, "node", "hang"),
+        ([ended(1, 1, tail=HANG)], 1, "node", "hang"),
+        ([ended(1, 1, tail=HANG + "and went on\n")], 1, "user", "user_error"),
         ([ended(0, 1, tail=PORT)], 0, "node", "port_taken"),
         ([ended(0, 1, reason="non_finite_loss", message="loss is NaN")], 0, "user", "non_finite_loss"),
         ([ended(0, 1, reason="peer_lost"), ended(1, 2, reason="out_of_memory")], 1, "user", "out_of_memory"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,41 @@ def test_a_rank_that_stands_still_shows_where_and_ends() -> None:
     assert run.returncode == 1
     assert run.stdout.startswith("hang No step ended for")
     assert "in stuck_here" in run.stderr
+
+
+WAITS_FOR_OTHERS = """
+exec(compile("def all_reduce():\\n    time.sleep(20)", "/env/torch/distributed.py", "exec"), globals())
+def backward():
+    all_reduce()
+backward()
+"""
+
+
+def test_a_rank_that_waits_in_torch_says_so_and_lets_others_end_first() -> None:
+    run = run_hanging(WAITS_FOR_OTHERS)
+
+    assert run.returncode == 1
+    assert re.search(r"It stood in backward \(<string>:\d+\) and waited in torch there \(all_reduce\)\.", run.stdout)
+
+
+STUCK_WITH_THE_LOCK = """
+import ctypes, faulthandler
+timers_s, wind_up = [], faulthandler.dump_traceback_later
+faulthandler.dump_traceback_later = lambda after_s, **rest: (timers_s.append(after_s), wind_up(after_s, **rest))
+def stuck_here():
+    ctypes.PyDLL(None).sleep(20)
+while not timers_s or timers_s[-1] > 60:  # until it is wound up for steps
+    watchdog.pace(0.001)
+    time.sleep(0.05)
+stuck_here()
+"""
+
+
+def test_a_rank_that_hangs_with_pythons_lock_in_its_hands_shows_where_and_ends_too() -> None:
+    run = run_hanging(STUCK_WITH_THE_LOCK)
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert re.search(r'"<string>", line \d+ in stuck_here', run.stderr)
 
 
 def test_a_slow_phase_is_no_hang() -> None:

@@ -1,4 +1,4 @@
-"""A program that ends with exit code 75 asks to be started again; one that never saves anything asks in vain."""
+"""A program that asks to be started again (exit code 75), or hung, is; unless it does so over and over."""
 
 from __future__ import annotations
 
@@ -16,14 +16,23 @@ from support.views import NOW, ago, document, job, node, node_failure, view
 
 ASKED = "rank 0 exited with code 75 (asks to be started again), though nothing here stopped it"
 
+HUNG = ("hang", "rank 1 exited with code 1\nNo step ended for 60 s. It stood in load (data.py:8).", 1)
+
 
 def decided(
-    asks: tuple[int, ...], *, saved_in: int | None = None, ended_s: float = 0.0, drained: bool = True, **parts: Any
+    asks: tuple[int, ...],
+    *,
+    saved_in: int | None = None,
+    ended_s: float = 0.0,
+    drained: bool = True,
+    end: tuple[str, str, int] = ("interrupted", ASKED, 75),
+    **parts: Any,
 ) -> Settle:
-    """What becomes of a job whose generation 5 asks, after these did."""
+    """What becomes of a job whose generation 5 asks, after these did; `end`: reason, message and exit code."""
     row = job(State.RUNNING, document(**parts), memory=Memory(asks=asks), generation=5)
+    reason, message, exit_code = end
     facts = replace(
-        node_failure(node(), "interrupted", ASKED), exit_code=75, ended_at=ago(ended_s), drained=drained, member=True
+        node_failure(node(), reason, message), exit_code=exit_code, ended_at=ago(ended_s), drained=drained, member=True
     )
     checkpoint = None
     if saved_in is not None:
@@ -53,6 +62,21 @@ def test_the_third_time_in_a_row_without_a_checkpoint_is_the_programs_own_failur
 
     assert (decision.change.trigger, decision.change.reason) == (Trigger.STOP, Reason.USER_ERROR)
     assert decision.change.message == f"{ASKED}\nit did so 3 times in a row, and saved no checkpoint in between"
+
+
+@pytest.mark.parametrize(("before", "saved_in"), [((), None), ((3, 4), 4), ((4,), 2)])
+def test_a_gang_that_hung_is_started_again(before: tuple[int, ...], saved_in: int | None) -> None:
+    decision = decided(before, saved_in=saved_in, end=HUNG)
+
+    assert decision.change.trigger is Trigger.NODE_LOST
+    assert decision.change.set == {"node_recoveries": 1}
+
+
+def test_a_training_that_hangs_three_times_in_a_row_without_a_checkpoint_has_failed() -> None:
+    decision = decided((3, 4), end=HUNG)
+
+    assert (decision.change.trigger, decision.change.reason) == (Trigger.STOP, Reason.USER_ERROR)
+    assert decision.change.message == f"{HUNG[1]}\nit did so 3 times in a row, and saved no checkpoint in between"
 
 
 def test_what_its_last_start_saved_is_waited_for_before_that_is_said() -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 REASON = "hang"
 
+_TORCH = f"{os.sep}torch{os.sep}"
 _STDERR = 2  # the descriptor: it works whatever became of sys.stderr
 _LEAST_S = 60.0
 _MEDIANS = 20.0
@@ -86,13 +87,21 @@ class HangWatchdog:
         message = f"No {self._what} ended for {silent_s:.0f} s (allowed: {self._allowed_s:.0f} s)."
         print(f"{message} Where every thread stands:", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True, file=_STDERR)
-        self._report(REASON, f"{message} It stood {self._place()}. Every rank's stderr shows where all threads stood.")
-        time.sleep(min(_GRACE_S, self._allowed_s))
+        place, waits_in_torch = self._place()
+        self._report(REASON, f"{message} It stood {place}. Every rank's stderr shows where all threads stood.")
+        # A rank in a collective is seldom the one that hangs: another one that ends first is the one that is named.
+        graces = 2 if waits_in_torch else 1
+        time.sleep(min(_GRACE_S, self._allowed_s) * graces)
         os._exit(1)
 
-    def _place(self) -> str:
-        """Where the main thread stands, outside of torch: a rank in a collective is seldom the one that hangs."""
+    def _place(self) -> tuple[str, bool]:
+        """Where the main thread stands, outside of torch; and whether it waits in torch there."""
         frame = sys._current_frames().get(self._main or 0)
         stack = traceback.extract_stack(frame) if frame is not None else []
-        told = [f"in {entry.name} ({os.path.basename(entry.filename)}:{entry.lineno})" for entry in stack]
-        return told[-1] if told else "in no frame of Python"
+        if not stack:
+            return "in no frame of Python", False
+        inner = stack[-1]
+        outer = next((entry for entry in reversed(stack) if _TORCH not in entry.filename), inner)
+        told = f"in {outer.name} ({os.path.basename(outer.filename)}:{outer.lineno})"
+        waits = _TORCH in inner.filename
+        return (f"{told} and waited in torch there ({inner.name})" if waits else told), waits

@@ -1,6 +1,7 @@
-"""A program that asks to be started again (exit code 75) though nothing here stopped it.
+"""A program that asks to be started again (exit code 75) though nothing here stopped it, or that hung.
 
-It may: its time on the node was over, and it saved. One that asks and asks without saving goes round in a circle.
+It may: its time on the node was over, and it saved; or a collective stuck once. One that asks and asks, or hangs and
+hangs, without saving goes round in a circle.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from shunter_workers.view import View, after
 
 EXIT_CODE: Final = 75
 """EX_TEMPFAIL."""
+HANG: Final = "hang"
 IN_VAIN: Final = 3
 """So many starts in a row that ask for another one, and leave no checkpoint, are one too many."""
 STORED_WITHIN_S: Final = 60.0
@@ -19,8 +21,9 @@ STORED_WITHIN_S: Final = 60.0
 
 
 def asks(view: View) -> bool:
-    """Whether the gang ended since a rank of it asks to be started again."""
-    return view.verdict.reason == "interrupted" and view.verdict.exit_code == EXIT_CODE
+    """Whether the gang ended since a rank of it asks to be started again, or hung."""
+    verdict = view.verdict
+    return verdict.reason == HANG or (verdict.reason == "interrupted" and verdict.exit_code == EXIT_CODE)
 
 
 def in_vain(view: View) -> list[int]:
