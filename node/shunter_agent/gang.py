@@ -8,10 +8,11 @@ import subprocess
 import time
 from typing import Any
 
-from shunter_agent import processes
+from shunter_agent import oom, processes
 from shunter_agent.files import cut, read_json, tail
 from shunter_agent.launchers import Process
 from shunter_agent.layout import Layout
+from shunter_agent.oom import KillWatch
 from shunter_agent.verdict import FROM_OUTSIDE, Ended
 
 
@@ -29,8 +30,9 @@ class Member:
 class Gang:
     """Used by the main thread only: a rank dies with the thread that started it."""
 
-    def __init__(self, layout: Layout, generation: int) -> None:
+    def __init__(self, layout: Layout, generation: int, kills: KillWatch | None = None) -> None:
         self._layout = layout
+        self._kills = kills or KillWatch()
         self._generation = generation
         self.members: list[Member] = []
         self._kill_at: float | None = None
@@ -72,6 +74,8 @@ class Gang:
         for member in sorted(gone, key=lambda member: -member.child.returncode not in FROM_OUTSIDE):
             self._order += 1
             member.ended = self._ended(member)
+        if not gone:
+            self._kills.sample()
         return sorted(gone, key=lambda member: member.ended.order if member.ended else 0)
 
     def stop(self, grace_s: float) -> None:
@@ -121,6 +125,7 @@ class Gang:
 
     def _ended(self, member: Member) -> Ended:
         status, rank = member.child.returncode, member.process.rank
+        starved = status == -signal.SIGKILL and not self.stopping and self._kills.grew()
         return Ended(
             rank=rank,
             exit_code=status if status >= 0 else None,
@@ -128,6 +133,8 @@ class Gang:
             order=self._order,
             ours=self.stopping,
             tail="" if status == 0 else self._last_words(rank),
+            reason=oom.REASON if starved else "",
+            message=oom.MESSAGE if starved else "",
         )
 
     def _last_words(self, rank: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from shunter_planner.predictions import Prediction
 from shunter_planner.values import as_json, plan_from_json
 from shunter_schemas.states import State
 from shunter_workers.deciding import decide
@@ -52,6 +53,42 @@ def test_the_same_nodes_begin_again_with_half_of_it_and_as_many_more_passes() ->
 )
 def test_where_nothing_smaller_may_be_tried_the_job_ends(left: View) -> None:
     assert brief(decide(left, NOW)) == ["stop out_of_memory"]
+
+
+def expecting(seen: View, **prediction: Any) -> View:
+    """The same job under a plan that predicted memory."""
+    plan = replace(seen.plan, prediction=Prediction(**prediction))
+    return replace(seen, job=replace(seen.job, plan=as_json(plan)))
+
+
+def message_of(seen: View) -> str:
+    decision = decide(seen, NOW)
+    assert isinstance(decision, Settle)
+    return decision.change.message or ""
+
+
+def test_the_end_for_want_of_memory_is_told_beside_what_the_plan_had_expected() -> None:
+    parts = {"weights": 14.9, "activations": 40.25, "optimizer": 5.0, "buffers": 0.0, "logits": 2.5, "reserve": 1.0}
+
+    told = message_of(
+        expecting(ran_out(micro_size=8), micro_size=8, need_gib=63.65, available_gib=79.1, memory_gib=parts)
+    )
+
+    assert told.splitlines()[1] == (
+        "the plan had expected 63.65 GiB a rank of the 79.10 GiB there with 8 samples at once: activations 40.25, "
+        "weights 14.90, optimizer 5.00, logits 2.50"
+    )
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(ran_out(micro_size=8), id="a plan that predicted nothing"),
+        pytest.param(expecting(ran_out(reason="user_error"), need_gib=3.0), id="another failure"),
+    ],
+)
+def test_no_expectation_is_told_where_there_is_none_or_it_explains_nothing(seen: View) -> None:
+    assert "expected" not in message_of(seen)
 
 
 def test_another_failure_of_the_program_changes_no_batch() -> None:

@@ -16,9 +16,9 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop, wait
-from shunter_workers.states import asking
+from shunter_workers.states import asking, silence
 from shunter_workers.states.avoiding import avoiding, look_first
-from shunter_workers.states.shrinking import shrunk, smaller_plan
+from shunter_workers.states.shrinking import shrunk, smaller_plan, with_expectation
 from shunter_workers.view import View, after, seconds_until, soonest
 
 LONGEST_BACK_OFF_S: Final = 60.0
@@ -95,6 +95,15 @@ def stop_by(view: View, now: datetime) -> datetime | None:
     return None if left_s is None else after(now, left_s)
 
 
+def ends_in_s(view: View, now: datetime) -> float | None:
+    """After this a node that is made now is of no use, even if neither the service nor its agent lives to end it.
+
+    Twice what the limits leave, and a day more: limits may be raised, and the providers' own ends may not.
+    """
+    left_s = seconds_until(stop_by(view, now), now)
+    return None if left_s is None else 2.0 * left_s + 86_400.0
+
+
 def hold_to_limits(view: View, now: datetime) -> Decision | None:
     """Running nodes carry the limits as they are now: they change while a job runs, and count from its first run."""
     own_end = stop_by(view, now)
@@ -128,9 +137,12 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
 def lose_useless(view: View, now: datetime) -> Decision | None:
     """Nodes that are there, as their providers see it, and no good any more."""
     # Their leases are over, and the grace of their ranks: what ran there has ended. Silence alone says less.
-    silent = [node for node in view.members if (gone_at := surely_stopped_at(view, node)) and now >= gone_at]
+    mute = silence.mute(view, now)
+    silent = [node for node in view.members if silence.has_lasted(view, mute, node, now)]
     if silent:
         return _lose_nodes(view, now, silent, "node_silent", "silent beyond its lease, so it has stopped by itself")
+    if mute.keys() - view.memory.mute.keys() or any(view.memory.mute[id_] != found for id_, found in mute.items()):
+        return Settle(Change(next_in_s=0.0), memory=view.memory.but(mute=mute))
     stuck = [node for node in view.members if node.run_generation and is_stuck(node)]
     return _lose_nodes(view, now, stuck, DISK_FULL, f"stuck: {is_stuck(stuck[0])}") if stuck else None
 
@@ -155,23 +167,6 @@ def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str
     return look_first(nodes) or replace(decision, writes=writes, memory=memory)
 
 
-def surely_stopped_at(view: View, node: NodeRow) -> datetime | None:
-    """When a node that is never heard again has stopped its ranks; None: it has no lease, or no agent yet."""
-    if node.lease_granted_until is None or not node.run_generation:
-        return None
-    return after(node.lease_granted_until, _grace_s(view, node) + view.unreachable_after_s)
-
-
-def _grace_s(view: View, node: NodeRow) -> float:
-    """What its ranks have, by the order that they run under."""
-    return float((node.assignment or {}).get("stop_grace_s") or view.stop_grace_s)
-
-
-def next_silence_s(view: View, now: datetime) -> float | None:
-    """How long until some node counts as stopped, unless it is heard before."""
-    return soonest(*(seconds_until(surely_stopped_at(view, node), now) for node in view.members))
-
-
 def lose(view: View, now: datetime, reason: str, message: str) -> Settle:
     """A node is lost or a rank failed for no fault of the user's: recover, as long as the budget lasts."""
     spent, budget = view.job.node_recoveries, view.document.recovery.node_recoveries
@@ -185,7 +180,8 @@ def stop_for_user_failure(view: View) -> Decision | None:
     """The end of a program that failed; None: the document lets it start once more."""
     if view.job.user_restarts < view.document.recovery.user_restarts or smaller_plan(view) is not None:
         return None
-    return stop(_USER_REASONS.get(view.verdict.reason, Reason.USER_ERROR), view.verdict.message)
+    message = with_expectation(view.verdict.message, view)
+    return stop(_USER_REASONS.get(view.verdict.reason, Reason.USER_ERROR), message)
 
 
 def _start_again(view: View, now: datetime, verdict: Verdict) -> Decision | None:

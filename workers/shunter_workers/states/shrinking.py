@@ -7,6 +7,7 @@ is memory that runs out where ranks cannot try it alone (a strategy that gathers
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from shunter_planner import Plan
 from shunter_planner.values import as_json
@@ -16,6 +17,9 @@ from shunter_schemas.training import TrainingWorkload
 
 from shunter_workers.decisions import Settle
 from shunter_workers.view import View
+
+_PARTS_TOLD: Final = 4
+_LEAST_TOLD_GIB: Final = 0.01
 
 
 def smaller_plan(view: View) -> Plan | None:
@@ -32,6 +36,22 @@ def smaller_plan(view: View) -> Plan | None:
     assert plan.micro_size is not None, "it is more than one"
     batch = with_micro_size(BatchPlan(plan.micro_size, plan.accumulation, plan.world_size), plan.micro_size // 2)
     return replace(plan, micro_size=batch.micro_size, accumulation=batch.accumulation)
+
+
+def with_expectation(message: str, view: View) -> str:
+    """The message of a rank that ran out of memory, with what the plan had expected of it as the second line."""
+    expected = view.plan.prediction
+    if view.verdict.reason != Reason.OUT_OF_MEMORY or expected is None or not expected.need_gib:
+        return message
+    parts = sorted(expected.memory_gib.items(), key=lambda part: -part[1])
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {gib:.2f}" for name, gib in parts[:_PARTS_TOLD] if gib >= _LEAST_TOLD_GIB
+    )
+    there = f" of the {expected.available_gib:.2f} GiB there" if expected.available_gib else ""
+    size = f" with {expected.micro_size} samples at once" if expected.micro_size else ""
+    line = f"the plan had expected {expected.need_gib:.2f} GiB a rank{there}{size}" + (f": {told}" if told else "")
+    headline, _, rest = message.partition("\n")
+    return "\n".join(part for part in (headline, line, rest) if part)
 
 
 def shrunk(recovery: Settle, view: View, smaller: Plan) -> Settle:
