@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from shunter_schemas.training import TrainingWorkload
 from shunter_trainer.rehearsal import weights
+from shunter_trainer.rehearsal.acts import goes_on, learned
 from shunter_trainer.rehearsal.cutting import Cut, cut, cut_config, with_steps
+from shunter_trainer.rehearsal.gang import substituted
 from shunter_trainer.rehearsal.inputs import MOST_LINES, lay_out
 from shunter_trainer.rehearsal.preparing import Unrehearsable, prepare
 from support.trainings import document
@@ -146,6 +148,47 @@ def test_large_pretrained_weights_are_replaced_by_two_fresh_layers(
     assert (loaded.config.num_hidden_layers, loaded.config.hidden_size) == (2, 16)
     assert (folder / "tokenizer.json").read_text() == "{}"
     assert made.open == ["the values of the pretrained weights"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "ok", "detail"),
+    [
+        ({1: 3.0, 2: 2.5, 3: 2.25}, True, "loss 3.0000 -> 2.2500 in 3 steps on 2 processes"),
+        ({1: 3.0}, False, "the loss is not finite at step 2, 3 of 3: look at the data, the precision and"),
+        ({}, False, "the loss is not finite at step 1, 2, 3 of 3: look at"),
+    ],
+)
+def test_losses_that_are_not_finite_are_no_training(losses: dict[int, float], ok: bool, detail: str) -> None:
+    found = learned(losses)
+
+    assert (found.name, found.ok) == ("trains", ok)
+    assert found.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("after", "ok", "detail"),
+    [
+        ({3: 2.0, 4: 1.9, 5: 1.8}, True, "took up at step 3, with the same losses as before up to step 4"),
+        ({3: 2.0, 4: 1.7}, False, "took up at step 3, with other losses than before (they differ by up to 0.2)"),
+        ({6: 1.0, 7: 0.9}, True, "took up at step 6 and trained to step 7"),
+        ({}, False, "no step after the checkpoint had a finite loss"),
+    ],
+)
+def test_going_on_repeats_the_losses_of_before(after: dict[int, float], ok: bool, detail: str) -> None:
+    found = goes_on({1: 3.0, 2: 2.5, 3: 2.0, 4: 1.9}, after)
+
+    assert (found.name, found.ok) == ("resumes", ok)
+    assert found.detail.startswith(detail)
+
+
+def test_variables_of_the_document_get_their_places(tmp_path: Path) -> None:
+    variables = {"CORPUS": "${inputs.train}/a:${output_dir}", "RANKS": "${world_size}", "PLAIN": "$HOME"}
+    whole = {"inputs": {"train": {"from": "./x"}}, "environment": {"variables": variables}}
+
+    found = substituted(whole, tmp_path / "inputs", tmp_path / "act", 2)
+
+    corpus = f"{tmp_path}/inputs/train/a:{tmp_path}/act/output"
+    assert found == {"CORPUS": corpus, "RANKS": "2", "PLAIN": "$HOME"}
 
 
 MODELS = """

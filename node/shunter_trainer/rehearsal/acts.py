@@ -10,7 +10,7 @@ from typing import Any
 
 from shunter_trainer.checkpoint.manifest import verify
 from shunter_trainer.failures import CheckpointFault
-from shunter_trainer.rehearsal.cutting import RANKS, with_steps
+from shunter_trainer.rehearsal.cutting import FIRST_STEPS, RANKS, with_steps
 from shunter_trainer.rehearsal.gang import Gang
 
 _AFTER_CHECKPOINT_S = 3.0
@@ -53,9 +53,10 @@ class Play:
                 yield Finding("trains", False, gang.why())
                 return
             losses = gang.values("loss")
-        first, last = losses[min(losses)], losses[max(losses)]
-        finite = all(map(math.isfinite, losses.values()))
-        yield Finding("trains", finite, f"loss {first:.4f} -> {last:.4f} in {len(losses)} steps on {RANKS} processes")
+        told = learned(losses)
+        yield told
+        if not told.ok:
+            return
         evaluated = {name: value for line in gang.lines() for name, value in line.items() if name.startswith("val_")}
         if evaluated:
             yield Finding("evaluates", True, "  ".join(f"{name} {value:.4f}" for name, value in evaluated.items()))
@@ -80,11 +81,21 @@ class Play:
             if not resumed.end(self._act_s):
                 yield Finding("resumes", False, resumed.why())
                 return
-        yield _same(killed.values("loss"), resumed.values("loss"))
+        yield goes_on(killed.values("loss"), resumed.values("loss"))
         yield _exported(resumed.output)
 
     def _start(self, act: str, document: Mapping[str, Any], **variables: str) -> Gang:
         return Gang(self._folder / act, document, self._places, RANKS, **variables)
+
+
+def learned(losses: Mapping[int, float]) -> Finding:
+    """Of the first act, by step. A step tells its loss unless that is no finite number."""
+    bad = [str(step) for step in range(1, FIRST_STEPS + 1) if not math.isfinite(losses.get(step, math.nan))]
+    if bad:
+        detail = f"the loss is not finite at step {', '.join(bad)} of {FIRST_STEPS}"
+        return Finding("trains", False, f"{detail}: look at the data, the precision and workload.optimizer.lr")
+    first, last = losses[1], losses[FIRST_STEPS]
+    return Finding("trains", True, f"loss {first:.4f} -> {last:.4f} in {FIRST_STEPS} steps on {RANKS} processes")
 
 
 def _whole(checkpoint: Path) -> Finding:
@@ -96,9 +107,11 @@ def _whole(checkpoint: Path) -> Finding:
     return Finding("saves", True, f"a checkpoint of {_bytes(size)} is whole ({checkpoint.name})")
 
 
-def _same(before: Mapping[int, float], after: Mapping[int, float]) -> Finding:
+def goes_on(before: Mapping[int, float], after: Mapping[int, float]) -> Finding:
     """Both trained some of the same steps: the one before it was killed, the other after it took up."""
     common = sorted(before.keys() & after.keys())
+    if not after:
+        return Finding("resumes", False, "no step after the checkpoint had a finite loss")
     if not common:
         return Finding("resumes", True, f"took up at step {min(after)} and trained to step {max(after)}")
     worst = max(abs(before[step] - after[step]) for step in common)

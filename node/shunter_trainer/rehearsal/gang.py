@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,10 @@ from typing import Any
 
 from shunter_trainer.checkpoint.manifest import whole_checkpoints
 
+CHECKPOINTS = "checkpoints"
+OUTPUT = "output"
 _POLL_S = 0.05
+_PLACE = re.compile(r"\$\{([^{}]*)\}")
 
 
 class Gang:
@@ -27,11 +31,12 @@ class Gang:
     ) -> None:
         """`places`: `source` and `inputs`. `variables` are added to the ranks' environment."""
         self.folder = folder
-        self.checkpoints = folder / "checkpoints"
-        self.output = folder / "output"
+        self.checkpoints = folder / CHECKPOINTS
+        self.output = folder / OUTPUT
         folder.mkdir(parents=True)
         (folder / "document.json").write_text(json.dumps(document), encoding="utf-8")
-        given = {**(document.get("environment", {}).get("variables") or {}), **variables}
+        self._late_after_s: float | None = None
+        given = {**substituted(document, places["inputs"], folder, world_size), **variables}
         port = _free_port()
         self._ranks = [self._start(rank, world_size, port, places, given) for rank in range(world_size)]
 
@@ -54,6 +59,8 @@ class Gang:
                 self._give_a_moment()
                 break
             time.sleep(_POLL_S)
+        else:
+            self._late_after_s = within_s
         self.kill()
         return False
 
@@ -66,6 +73,7 @@ class Gang:
             if any(rank.poll() is not None for rank in self._ranks):
                 return None
             time.sleep(_POLL_S)
+        self._late_after_s = within_s
         return None
 
     @property
@@ -98,7 +106,10 @@ class Gang:
         if own:
             return str(own[0]["message"])
         tails = [(self.folder / f"stderr-{rank}").read_text(errors="replace") for rank in range(len(self._ranks))]
-        return "\n".join(tail[-2000:].strip() for tail in tails if tail.strip()) or "the ranks ended without a word"
+        words = "\n".join(tail[-2000:].strip() for tail in tails if tail.strip())
+        if self._late_after_s is not None:
+            return f"it was not over after {self._late_after_s:.0f} s and was ended. {words}".strip()
+        return words or "the ranks ended without a word"
 
     def _give_a_moment(self) -> None:
         deadline = time.monotonic() + 5.0
@@ -131,6 +142,19 @@ class Gang:
         with (self.folder / f"stdout-{rank}").open("wb") as out, (self.folder / f"stderr-{rank}").open("wb") as err:
             command = [sys.executable, "-m", "shunter_trainer"]
             return subprocess.Popen(command, cwd=places["source"], env=environment, stdout=out, stderr=err)
+
+
+def substituted(document: Mapping[str, Any], inputs: Path, folder: Path, world_size: int) -> dict[str, str]:
+    """The document's variables, with what an agent puts in the place of `${…}`; `folder` is that of an act."""
+    values = {
+        "checkpoint_dir": str(folder / CHECKPOINTS),
+        "output_dir": str(folder / OUTPUT),
+        "world_size": str(world_size),
+        "job_id": "rehearsal",
+        **{f"inputs.{name}": str(inputs / name) for name in document.get("inputs") or {}},
+    }
+    given = (document.get("environment") or {}).get("variables") or {}
+    return {name: _PLACE.sub(lambda found: values.get(found[1], found[0]), text) for name, text in given.items()}
 
 
 def _free_port() -> int:
