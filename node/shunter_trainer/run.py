@@ -23,7 +23,7 @@ from shunter_trainer.data.stream import Seat, open_stream
 from shunter_trainer.document import Task, read_task
 from shunter_trainer.evaluation import Evaluator
 from shunter_trainer.export import export
-from shunter_trainer.failures import OUT_OF_MEMORY, PeerDiskFull, UserFault, explain
+from shunter_trainer.failures import OUT_OF_MEMORY, LossSpiked, NonFinite, PeerDiskFull, UserFault, explain
 from shunter_trainer.gang import Gang, join, leave
 from shunter_trainer.guards.hang import HangWatchdog
 from shunter_trainer.guards.memory import memory_facts
@@ -225,7 +225,7 @@ def _report(error: BaseException, reports: Reports) -> None:
     reason, message = explain(error)
     if reason == OUT_OF_MEMORY:
         message = f"{message} {memory_facts()}"
-    if isinstance(error, UserFault) and error.__cause__ is None:
+    if isinstance(error, UserFault | NonFinite | LossSpiked) and error.__cause__ is None:
         print(f"error: {error}", file=sys.stderr, flush=True)
     else:
         traceback.print_exception(error)

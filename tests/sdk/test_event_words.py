@@ -7,6 +7,13 @@ import pytest
 from shunter.cli.event_words import words_of
 from shunter_schemas.api import Event
 
+STOOD = "No step ended. It stood in f."
+DUMP = (
+    "No step ended. Where every thread stands:\nThread 0x00007f (most recent call first):\n"
+    '  File "threading.py", line 982 in run\n\nCurrent thread 0x00007e [main] (most recent call first):\n'
+    '  File "<frozen runpy>", line 198 in _run_module_as_main\n'
+)
+
 
 @pytest.mark.parametrize(
     ("data", "words"),
@@ -21,6 +28,8 @@ from shunter_schemas.api import Event
             {"rank": 1, "exit_code": 1, "signal": None, "tail": "Traceback\n  x\nValueError: bad\n", "facts": {}},
             "rank=1  exit_code=1  tail=ValueError: bad",
         ),
+        ({"reason": "hang", "message": f"rank 1 exited\n{STOOD}\n{DUMP}"}, f"hang  {STOOD}"),
+        ({"rank": 1, "tail": DUMP}, "rank=1  tail=No step ended. Where every thread stands:"),
         ({"part": "source", "status": "done", "message": ""}, "part=source  status=done"),
         ({"from": "a", "to": "b", "message": "x" * 200}, f"a -> b  {'x' * 100}…"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from shunter_schemas.api import Event
 _LONGEST: Final = 100
 _QUIET: Final = frozenset({"node", "node_at", "generation", "boot_id", "trigger", "facts", "message"})
 """What every event has, or what only programs need; `--output wide` shows all of it."""
+_FRAME: Final = re.compile(r'\s*(File "[^"]*", line \d+ in |(Current thread|Thread) 0x|\.\.\.$)')
+"""Lines as `faulthandler` writes them."""
 
 
 def words_of(event: Event) -> str:
@@ -34,6 +37,8 @@ def _pairs(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    """Its last line that says something, cut: of a traceback, the error."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    """Its last line that says something, cut: of a traceback, the error; of a dump of stacks, what stands before it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _FRAME.match(line)] or [""]
+    if len(lines) > 1 and lines[-1].endswith("Where every thread stands:"):
+        lines.pop()
     return lines[-1] if len(lines[-1]) <= _LONGEST else f"{lines[-1][:_LONGEST]}…"
