@@ -166,6 +166,8 @@ def _headline(cause: _Cause, end: Ended) -> str:
         return f"rank {cause.rank} was killed by {signal_name(cause.signal)}"
     if cause.reason == "interrupted":
         return f"rank {cause.rank} exited with code {SAVED} (asks to be started again), though nothing here stopped it"
+    if cause.reason == "hang" and not end.reason:
+        return f"rank {cause.rank} hung and was ended; its stderr shows where its threads stood"
     return f"rank {cause.rank if end.blamed is None else end.rank} exited with code {cause.exit_code}"
 
 

@@ -98,6 +98,13 @@ def test_the_message_says_nothing_twice() -> None:
     assert verdict.message == "rank 0 exited with code 1\n/workload/loss: must be given"
 
 
+def test_a_rank_that_hung_without_a_word_of_its_own_is_said_to_have_hung() -> None:
+    verdict = judge([ended(1, 1, tail=HANG)])
+
+    assert verdict is not None
+    assert verdict.message.startswith("rank 1 hung and was ended; its stderr shows where its threads stood\nsome words")
+
+
 def test_a_long_message_keeps_its_end() -> None:
     verdict = judge([ended(0, 1, tail="x" * 20_000 + USER)])
 

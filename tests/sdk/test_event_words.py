@@ -30,6 +30,7 @@ DUMP = (
         ),
         ({"reason": "hang", "message": f"rank 1 exited\n{STOOD}\n{DUMP}"}, f"hang  {STOOD}"),
         ({"rank": 1, "tail": DUMP}, "rank=1  tail=No step ended. Where every thread stands:"),
+        ({"rank": 1, "tail": DUMP.partition("\n")[2]}, "rank=1"),
         ({"part": "source", "status": "done", "message": ""}, "part=source  status=done"),
         ({"from": "a", "to": "b", "message": "x" * 200}, f"a -> b  {'x' * 100}…"),
     ],

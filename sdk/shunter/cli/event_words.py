@@ -33,7 +33,8 @@ def _pairs(data: dict[str, Any]) -> Iterator[str]:
     for name, value in data.items():
         if name in _QUIET or value in (None, "", [], {}):
             continue
-        yield f"{name}={_short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
+        if short := _short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)):
+            yield f"{name}={short}"
 
 
 def _short(text: str) -> str:
