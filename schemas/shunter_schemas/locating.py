@@ -27,6 +27,8 @@ class Place(NamedTuple):
     """Tags of the union at this place, if there is one."""
     by_kind: bool
     """Whether the tag is the member `kind` (else: the JSON type)."""
+    siblings: Mapping[str, tuple[str, ...]]
+    """Where the place is right inside of a union: its tags, each with the members that are taken under it."""
 
 
 def locate(model: type[BaseModel], loc: Sequence[Step], document: Any) -> Place:
@@ -36,11 +38,15 @@ def locate(model: type[BaseModel], loc: Sequence[Step], document: Any) -> Place:
     path: list[Step] = []
     value, missing = document, None
     known = _fields(node)
+    siblings: dict[str, tuple[str, ...]] = {}
+    around: dict[str, tuple[str, ...]] = {}
     for step in loc:
         if node.get("type") == "tagged-union":
+            around = {tag: _fields(_bare(choice, definitions)) for tag, choice in node["choices"].items()}
             node = _bare(node["choices"].get(step, {}), definitions)
             known = _fields(node) or known
             continue
+        siblings, around = around, {}
         known = _fields(node) or known
         node = _bare(_child(node, step), definitions)
         if not _has(value, step):
@@ -49,7 +55,7 @@ def locate(model: type[BaseModel], loc: Sequence[Step], document: Any) -> Place:
         path.append(step)
         value = value[step]
     tags = tuple(node["choices"]) if node.get("type") == "tagged-union" else ()
-    return Place(tuple(path), value, missing, known, tags, node.get("discriminator") == "kind")
+    return Place(tuple(path), value, missing, known, tags, node.get("discriminator") == "kind", around or siblings)
 
 
 def _root(model: type[BaseModel]) -> tuple[Any, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, JsonValue, Tag
 
@@ -96,24 +97,51 @@ class HsdpStrategy(_Sharded):
     )
 
 
+ZeroStage = Literal[0, 1, 2, 3]
+Device = Literal["none", "cpu"]
+USUAL_STAGE: Final = 2
+
+
+def _of_config(seen: dict[str, Any], *path: str) -> Any:
+    found: Any = seen.get("config")
+    for name in ("zero_optimization", *path):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _stage_of_config(seen: dict[str, Any]) -> ZeroStage:
+    stage = _of_config(seen, "stage")
+    return cast("ZeroStage", stage) if type(stage) is int and 0 <= stage <= 3 else USUAL_STAGE
+
+
+def _device_of_config(part: str) -> Callable[[dict[str, Any]], Device]:
+    return lambda seen: "cpu" if _of_config(seen, part, "device") == "cpu" else "none"
+
+
 class DeepSpeedStrategy(Part):
     """DeepSpeed ZeRO."""
 
     kind: Literal["deepspeed"] = Field(description="DeepSpeed ZeRO.", examples=["deepspeed"])
-    zero_stage: Literal[0, 1, 2, 3] = Field(
-        description="0: nothing is split. 1: optimizer state. 2: gradients too. 3: parameters too.",
-        examples=[3],
-    )
-    offload_optimizer: Literal["none", "cpu"] = Field(
-        default="none", description="Where optimizer state lives.", examples=["cpu"]
-    )
-    offload_parameters: Literal["none", "cpu"] = Field(
-        default="none", description="Where parameters live; stage 3 only.", examples=["none"]
-    )
     config: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="A DeepSpeed document that is merged in.",
         examples=[{"zero_optimization": {"overlap_comm": True}}],
+    )
+    zero_stage: ZeroStage = Field(
+        default_factory=_stage_of_config,
+        description="0: nothing is split. 1: optimizer state. 2: gradients too. 3: parameters too. "
+        f"Default: `zero_optimization.stage` of `config`, else {USUAL_STAGE}.",
+        examples=[3],
+    )
+    offload_optimizer: Device = Field(
+        default_factory=_device_of_config("offload_optimizer"),
+        description="Where optimizer state lives. Default: what `config` says, else `none`.",
+        examples=["cpu"],
+    )
+    offload_parameters: Device = Field(
+        default_factory=_device_of_config("offload_param"),
+        description="Where parameters live; stage 3 only. Default: what `config` says, else `none`.",
+        examples=["none"],
     )
 
 

@@ -33,6 +33,11 @@ _SHAPES: Mapping[str, str] = {
     "boolean": "true or false",
     "null": "null",
 }
+_ACCUMULATION = "it follows from `global_size`, `micro_size` and the number of ranks; leave it out"
+_DERIVED: Mapping[str, str] = dict.fromkeys(
+    ("gradient_accumulation_steps", "accumulation_steps", "accumulation", "grad_accum"), _ACCUMULATION
+)
+"""What others ask for in `batch`, and is never given here."""
 _UNINTERESTING = frozenset({"default_factory_not_called"})
 """Follows from another error that is reported."""
 
@@ -68,15 +73,19 @@ def _missing(place: Place, _: Mapping[str, Any]) -> Fault:
 
 def _unknown_field(place: Place, _: Mapping[str, Any]) -> Fault:
     name = str(place.path[-1])
-    hint = did_you_mean(name, place.known_fields) or f"; known here: {', '.join(place.known_fields)}"
-    return Fault(pointer(place.path), f"unknown field{hint}")
+    if name in _DERIVED and "micro_size" in place.known_fields:
+        return Fault(pointer(place.path), _DERIVED[name])
+    kinds = [kind for kind, fields in place.siblings.items() if name in fields]
+    hint = f"; it goes with kind {' or '.join(kinds)}" if kinds else did_you_mean(name, place.known_fields)
+    return Fault(pointer(place.path), f"unknown field{hint or '; known here: ' + ', '.join(place.known_fields)}")
 
 
 def _not_in_list(place: Place, context: Mapping[str, Any]) -> Fault:
     expected = str(context.get("expected", ""))
     names = [name.strip("'") for name in expected.replace(" or ", ", ").split(", ")]
     guess = did_you_mean(place.value, names) if isinstance(place.value, str) else ""
-    return Fault(pointer(place.path), f"must be {expected}{guess}")
+    also = ", or a list" if "list" in place.siblings else ""
+    return Fault(pointer(place.path), f"must be {expected}{also}{guess}")
 
 
 def _wrong_tag(place: Place, _: Mapping[str, Any]) -> Fault:

@@ -34,7 +34,7 @@ def settings(*pairs: str) -> list[str]:
     return [word for pair in pairs for word in ("--set", pair)]
 
 
-@pytest.mark.parametrize("kind", ["fsdp", pytest.param("hsdp", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["fsdp", "deepspeed", pytest.param("hsdp", marks=pytest.mark.nightly)])
 def test_the_example_succeeds_under_another_strategy_by_one_word(up: Up, tmp_path: Path, kind: str) -> None:
     ended = watched(up, "submit", str(EXAMPLE), *settings(*SHORT, f"strategy.kind={kind}"))
 

@@ -8,6 +8,7 @@ import pytest
 from shunter_schemas.checks import cross_field_faults
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import load_job
+from shunter_schemas.strategies import DeepSpeedStrategy
 from support.documents import ABSENT, changed, script, tiny_lm
 
 Config = dict[str, Any]
@@ -28,6 +29,7 @@ def faults_of_script(config: Config, *arguments: str, ranks: int = 4, **strategy
         {
             "strategy": {"kind": "deepspeed", "zero_stage": 2, "config": config, **strategy},
             "workload.arguments": list(arguments),
+            "environment.variables": {"DEEPSPEED_FILE": "${deepspeed_config}"},
             "resources.cpu_processes": ranks,
         },
     )
@@ -88,6 +90,8 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
     ({"optimzer": {}}, "/optimzer", "DeepSpeed knows no such key; did you mean `optimizer`?"),
     ({"overlap_comm": True}, "/overlap_comm", "DeepSpeed knows no such key; it belongs into `zero_optimization`"),
     ({"zzz": 1}, "/zzz", "DeepSpeed knows no such key"),
+    ({"lr": 0.1}, "/lr", "DeepSpeed knows no such key; it belongs into `optimizer.params`"),
+    ({"zero_stage": 3}, "/zero_stage", "DeepSpeed knows no such key; it belongs into `zero_optimization` as `stage`"),
     (
         {"amp": {}},
         "/amp",
@@ -133,17 +137,17 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
     (
         {"zero_optimization": {"offload_param": {"device": "cpu"}}},
         "/zero_optimization/offload_param",
-        "works at stage 3 only, and `zero_optimization.stage` is 2; leave it out, or use 3",
+        "works at stage 3 only, and /strategy/zero_stage is 2; leave it out, or use 3",
     ),
     (
         {"zero_optimization": {"stage3_prefetch_bucket_size": 5}},
         "/zero_optimization/stage3_prefetch_bucket_size",
-        "works at stage 3 only, and `zero_optimization.stage` is 2; leave it out, or use 3",
+        "works at stage 3 only, and /strategy/zero_stage is 2; leave it out, or use 3",
     ),
     (
         {"zero_optimization": {"offload_optimizer": {"ratio": 0.5}}},
         "/zero_optimization/offload_optimizer/ratio",
-        "works at stage 3 only, and `zero_optimization.stage` is 2; leave it out, or use 3",
+        "works at stage 3 only, and /strategy/zero_stage is 2; leave it out, or use 3",
     ),
     (
         {"zero_optimization": {"legacy_stage1": True}},
@@ -153,7 +157,7 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
     (
         {"optimizer": {"type": "SGD"}},
         "/optimizer/type",
-        "`SGD` is not tested with ZeRO, and `zero_optimization.stage` is 2; use Adam or AdamW, or set "
+        "`SGD` is not tested with ZeRO, and /strategy/zero_stage is 2; use Adam or AdamW, or set "
         "`zero_allow_untested_optimizer`: true",
     ),
     ({"optimizer": {"type": "AdmW"}}, "/optimizer/type", "there is no such optimizer; did you mean `AdamW`?"),
@@ -177,6 +181,17 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
         "/zero_optimization/stage",
         "3 contradicts /strategy/zero_stage, which says 2; leave it out here, it follows from there",
     ),
+    (
+        {"zero_optimization": {"stage": "2"}},
+        "/zero_optimization/stage",
+        "must stand without quotes; or leave it out here, it follows from /strategy/zero_stage 2",
+    ),
+    (
+        {"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}},
+        "/zero_optimization/offload_optimizer/device",
+        "nvme contradicts /strategy/offload_optimizer, which takes none and cpu; use cpu, or a script with a DeepSpeed "
+        "file of its own (strategy own with `deepspeed_file`)",
+    ),
 ]
 
 
@@ -185,18 +200,53 @@ def test_a_contradiction_in_the_raw_document_names_both_places(config: Config, p
     assert Fault(f"/strategy/config{place}", detail) in faults_of_script(config)
 
 
-def test_an_optimizer_without_a_form_for_offloaded_state_is_refused() -> None:
-    zero = {"offload_optimizer": {"device": "cpu"}}
+@pytest.mark.parametrize(
+    ("zero", "place"),
+    [
+        ({"offload_optimizer": {"device": "cpu"}}, "`zero_optimization.offload_optimizer`"),
+        ({}, "/strategy/offload_optimizer"),
+    ],
+)
+@pytest.mark.parametrize("optimizer", ["Lamb", "SGD"])
+def test_an_optimizer_without_a_form_for_offloaded_state_is_refused(zero: Config, place: str, optimizer: str) -> None:
+    config = {"optimizer": {"type": optimizer}, "zero_optimization": zero}
 
-    (fault,) = faults_of_script(
-        {"optimizer": {"type": "Lamb"}, "zero_optimization": zero}, ranks=2, offload_optimizer="cpu"
-    )
+    (fault,) = faults_of_script(config, ranks=2, offload_optimizer="cpu")
 
     assert fault == Fault(
         "/strategy/config/optimizer/type",
-        "`Lamb` has no form for offloaded state, and `zero_optimization.offload_optimizer` says cpu; use Adam, AdamW, "
-        "Adagrad or Lion, or leave the offload out",
+        f"`{optimizer}` has no form for offloaded state, and {place} says cpu; use Adam, AdamW, Adagrad or Lion, or "
+        "leave the offload out",
     )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ({}, (2, "none", "none")),
+        ({"config": {"zero_optimization": {"stage": 1}}}, (1, "none", "none")),
+        ({"config": {"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}}, (3, "none", "cpu")),
+        ({"config": {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}}, (2, "cpu", "none")),
+        ({"config": {"zero_optimization": {"stage": "auto", "offload_optimizer": 3}}}, (2, "none", "none")),
+        ({"config": {"zero_optimization": {"stage": 3}}, "zero_stage": 2}, (2, "none", "none")),
+    ],
+)
+def test_stage_and_offload_are_what_the_raw_document_says_unless_they_are_given(
+    strategy: Config, expected: tuple[int, str, str]
+) -> None:
+    job = load_job(changed(tiny_lm(), {"strategy": {"kind": "deepspeed", **strategy}}))
+
+    found = job.strategy
+    assert isinstance(found, DeepSpeedStrategy)
+    assert (found.zero_stage, found.offload_optimizer, found.offload_parameters) == expected
+
+
+def test_a_deepspeed_document_alone_is_a_strategy() -> None:
+    config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
+
+    job = load_job(changed(tiny_lm(), {"strategy": {"kind": "deepspeed", "config": config}}))
+
+    assert list(cross_field_faults(job)) == []
 
 
 def test_groups_of_secondary_partitions_must_divide_the_ranks() -> None:
@@ -231,7 +281,7 @@ TRAININGS: list[tuple[Config, str, str]] = [
 
 @pytest.mark.parametrize(("config", "place", "detail"), TRAININGS)
 def test_a_training_decides_what_the_raw_document_may_only_repeat(config: Config, place: str, detail: str) -> None:
-    faults = faults_of(config, **GIVEN)
+    faults = faults_of(config, strategy={"offload_optimizer": "none"}, **GIVEN)
 
     wanted = Fault(f"/strategy/config{place}", f"{detail}; leave it out here, it follows from there")
     assert wanted in faults

@@ -86,12 +86,20 @@ STRATEGIES: list[tuple[Changes, str, str]] = [
             "workload.batch.global_size": 12,
         },
         "/strategy/shard_size",
-        "6 ranks (/resources/nodes) do not divide into groups of 4; use 4 or 8 ranks",
+        "6 ranks (/resources/nodes) do not divide into groups of 4; use 4 or 8 ranks, or groups of 2 or 3 or 6",
     ),
     (
         {"strategy": {"kind": "hsdp", "shard_size": 8}},
         "/strategy/shard_size",
-        "2 ranks (/resources/cpu_processes) do not divide into groups of 8; use 8 ranks",
+        "2 ranks (/resources/cpu_processes) do not divide into groups of 8; use 8 ranks, or groups of 2",
+    ),
+    (
+        {
+            "strategy": {"kind": "hsdp", "shard_size": 32},
+            "resources": {"gpus": {"min": 8, "max": 16}},
+        },
+        "/strategy/shard_size",
+        "no number of ranks from 8 to 16 (/resources/gpus) divides into groups of 32; use 32 ranks",
     ),
     (
         {

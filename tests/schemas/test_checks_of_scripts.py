@@ -70,6 +70,23 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
         "`torchrun` starts Python, and `command` is given; use `plain`, `torch` or `entrypoint`",
     ),
     (
+        {"workload.entrypoint": ABSENT, "workload.command": ["/usr/bin/torchrun", "--nproc-per-node", "2", "a.py"]},
+        "/workload/command/0",
+        "`torchrun` starts ranks itself, and `workload.launcher` torch starts it for each of 2 ranks "
+        "(/resources/cpu_processes); use launcher plain, or `entrypoint` without it",
+    ),
+    (
+        {"workload.entrypoint": ABSENT, "workload.command": ["python3", "-m", "accelerate.commands.launch", "a.py"]},
+        "/workload/command/0",
+        "`accelerate.commands.launch` starts ranks itself, and `workload.launcher` torch starts it for each of 2 ranks",
+    ),
+    (
+        {"strategy": {"kind": "deepspeed"}},
+        "/strategy/kind",
+        "nothing hands the configuration to the program; name `${deepspeed_config}` in `workload.arguments`, use "
+        "launcher accelerate, or strategy own for a program that brings its own",
+    ),
+    (
         {"workload.module": True},
         "/workload/entrypoint",
         "must be a module name such as `package.train`, since `module` is true",
@@ -157,6 +174,13 @@ def test_a_contradiction_in_a_script_names_place_numbers_and_way_out(
         },
         {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "own", "deepspeed_file": "ds.json"}},
         {"workload.arguments": ["${deepspeed_config}"], "strategy": {"kind": "deepspeed", "zero_stage": 3}},
+        {"workload.entrypoint": ABSENT, "workload.command": ["torchrun", "a.py"], "workload.launcher": "plain"},
+        {
+            "workload.entrypoint": ABSENT,
+            "workload.command": ["torchrun", "a.py"],
+            "resources": {"cpu_processes": 1},
+        },
+        {"workload.entrypoint": ABSENT, "workload.command": ["python", "-m", "my.launcher"]},
         {"workload.arguments": ["${output_dir}/x", "${world_size}${job_id}", "$HOME", "{}", "$$"]},
         {"inputs": {"train": {"from": f"bundle:{BUNDLE_ID}"}, "more": {"from": "./a:b"}}},
     ],
@@ -173,7 +197,8 @@ def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None
         {"strategy": {"kind": "ddp"}, "workload.launcher": "accelerate"},
         {"strategy": {"kind": "fsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
         {"strategy": {"kind": "hsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
-        {"strategy": {"kind": "deepspeed", "zero_stage": 2}},
+        {"strategy": {"kind": "deepspeed"}, "workload.arguments": ["--deepspeed", "${deepspeed_config}"]},
+        {"strategy": {"kind": "deepspeed"}, "environment.variables": {"DS_CONFIG": "${deepspeed_config}"}},
         {
             "strategy": {"kind": "deepspeed", "zero_stage": 2},
             "workload.launcher": "accelerate",

@@ -124,7 +124,7 @@ LEARNING: list[tuple[Changes, str, str]] = [
     (
         {"workload.precision": {"parameters": "bf16", "compute": "bf16"}},
         "/workload/precision/reduce",
-        "ddp reduces in the type of the `parameters`, bf16, and this is fp32; use bf16",
+        "ddp reduces in the type of the `parameters`, bf16, and `reduce` is fp32; use bf16 for it",
     ),
     (
         {"workload.precision": {"parameters": "bf16", "compute": "fp32", "reduce": "bf16"}},
@@ -135,6 +135,11 @@ LEARNING: list[tuple[Changes, str, str]] = [
         {"workload.schedule.warmup_ratio": 0.1},
         "/workload/schedule/warmup_ratio",
         "`warmup_steps` is given too; give one of them",
+    ),
+    (
+        {"workload.schedule": {"kind": "wsd", "warmup_ratio": 0.5, "decay_ratio": 0.6}},
+        "/workload/schedule/decay_ratio",
+        "`warmup_ratio` 0.5 and `decay_ratio` 0.6 are more than all steps; together they may be 1 at the most",
     ),
     (
         {"workload.schedule.warmup_steps": 301},
@@ -179,12 +184,12 @@ LEARNING: list[tuple[Changes, str, str]] = [
     (
         {"workload.profile": {"first_step": 12, "last_step": 11}},
         "/workload/profile/last_step",
-        "11 comes before `first_step` 12; use 12 or more",
+        "`last_step` 11 comes before `first_step` 12; use 12 or more for `last_step`",
     ),
     (
         {"workload.profile": {"last_step": 301}},
         "/workload/profile/last_step",
-        "301 is more than `duration.steps` 300; use 300 or less",
+        "`last_step` 301 is more than `duration.steps` 300; use 300 or less",
     ),
     (
         {"workload.precision": {"parameters": "fp16", "compute": "fp16"}},

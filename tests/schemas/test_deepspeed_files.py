@@ -57,6 +57,11 @@ def test_a_file_may_hold_keys_for_others_but_no_typing_errors() -> None:
             "`--bf16` true contradicts `bf16.enabled` false of ds.json; " + SAME,
         ),
         (
+            {"bf16": {"enabled": True}},
+            ("--fp16",),
+            '`--fp16` contradicts `bf16.enabled` true of ds.json; give `--bf16`, or write "auto" for both there',
+        ),
+        (
             {"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}}},
             ("--adam-beta2=0.999",),
             "`--adam_beta2` 0.999 contradicts `optimizer.params.betas.1` 0.95 of ds.json; " + SAME,

@@ -11,6 +11,7 @@ from shunter_schemas.deepspeed.document import document_findings
 from shunter_schemas.deepspeed.file import Program, document_faults
 from shunter_schemas.deepspeed.reading import AUTO, Setting, section
 from shunter_schemas.deepspeed.tables import SCHEDULERS, TRAINING_OPTIMIZERS, TRAINING_PARAMETERS
+from shunter_schemas.deepspeed.training import zero_section
 from shunter_schemas.faults import Fault, pointer
 from shunter_schemas.job import JobSpec
 from shunter_schemas.nearest import did_you_mean
@@ -25,15 +26,17 @@ def _document(job: JobSpec) -> Iterator[Fault]:
     strategy, workload = job.strategy, job.workload
     if not isinstance(strategy, DeepSpeedStrategy):
         return
-    document = _with_stage(strategy)
+    document = _merged(strategy)
     if isinstance(workload, ScriptWorkload):
-        yield from document_faults(document, program_of(job, "the configuration"), _CONFIG)
-        return
-    # The trainer's own optimizers go through ZeRO as they are.
-    document.setdefault("zero_allow_untested_optimizer", True)
-    setting = Setting(world_size_of(job), ranks_place(job), takes_auto=False)
-    for finding in document_findings(document, setting):
-        yield Fault(_CONFIG + pointer(finding.path), finding.detail)
+        faults = document_faults(document, program_of(job, "the configuration"), _CONFIG)
+    else:
+        # The trainer's own optimizers go through ZeRO as they are.
+        document.setdefault("zero_allow_untested_optimizer", True)
+        setting = Setting(world_size_of(job), ranks_place(job), takes_auto=False)
+        findings = document_findings(document, setting)
+        faults = (Fault(_CONFIG + pointer(finding.path), finding.detail) for finding in findings)
+    for fault in faults:
+        yield Fault(fault.pointer, _by_fields(fault.detail, strategy))
 
 
 def program_of(job: JobSpec, name: str) -> Program:
@@ -53,8 +56,7 @@ def _owned(job: JobSpec) -> Iterator[Fault]:
     for owned in (*of_training, *_owned_by_strategy(strategy)):
         said = section(strategy.config, *owned.path[:-1]).get(owned.path[-1])
         if said not in (None, AUTO) and said != owned.value:
-            detail = f"{_shown(said)} contradicts {owned.place}, which says {_shown(owned.value)}"
-            yield Fault(_CONFIG + pointer(owned.path), f"{detail}; leave it out here, it follows from there")
+            yield Fault(_CONFIG + pointer(owned.path), _contradiction(said, owned))
 
 
 def _not_for_trainings(job: JobSpec) -> Iterator[Fault]:
@@ -94,14 +96,25 @@ def _parameters(optimizer: str, params: Mapping[str, Any]) -> Iterator[Fault]:
     known = TRAINING_PARAMETERS.get(optimizer.lower())
     for name in params if known else ():
         if known and name not in known and name != "max_grad_norm":
-            place = f"{_CONFIG}/optimizer/params/{name}"
-            yield Fault(place, f"`{optimizer}` takes no such parameter{did_you_mean(name, known)}")
+            hint = did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
+            yield Fault(f"{_CONFIG}/optimizer/params/{name}", f"`{optimizer}` takes no such parameter{hint}")
 
 
 class _Owned(NamedTuple):
     path: tuple[str, ...]
     place: str
     value: Any
+
+
+def _contradiction(said: Any, owned: _Owned) -> str:
+    shown = _shown(owned.value)
+    if isinstance(said, str) and said == shown:
+        return f"must stand without quotes; or leave it out here, it follows from {owned.place} {shown}"
+    if said == "nvme":
+        instead = "use cpu, or a script with a DeepSpeed file of its own (strategy own with `deepspeed_file`)"
+        return f"nvme contradicts {owned.place}, which takes none and cpu; {instead}"
+    detail = f"{_shown(said)} contradicts {owned.place}, which says {shown}"
+    return f"{detail}; leave it out here, it follows from there"
 
 
 def _owned_by_strategy(strategy: DeepSpeedStrategy) -> Iterator[_Owned]:
@@ -135,12 +148,28 @@ def _owned_sizes(job: JobSpec, training: TrainingWorkload) -> Iterator[_Owned]:
     yield _Owned(("gradient_accumulation_steps",), place, plan.accumulation)
 
 
-def _with_stage(strategy: DeepSpeedStrategy) -> dict[str, Any]:
-    """The raw document with the stage of the strategy: which options fit depends on it."""
-    zero = strategy.config.get("zero_optimization", {})
-    if not isinstance(zero, Mapping):
+def _merged(strategy: DeepSpeedStrategy) -> dict[str, Any]:
+    """The raw document with what the strategy's fields say: which options and optimizers fit depends on it.
+
+    Offload that does not fit the stage is told by the strategy's own checks, and left out here.
+    """
+    if not isinstance(strategy.config.get("zero_optimization", {}), Mapping):
         return dict(strategy.config)
-    return {**strategy.config, "zero_optimization": {**zero, "stage": strategy.zero_stage}}
+    stage = strategy.zero_stage
+    fitting = {
+        "offload_optimizer": strategy.offload_optimizer if stage > 0 else "none",
+        "offload_parameters": strategy.offload_parameters if stage == 3 else "none",
+    }
+    return {**strategy.config, "zero_optimization": zero_section(strategy.model_copy(update=fitting))}
+
+
+def _by_fields(detail: str, strategy: DeepSpeedStrategy) -> str:
+    """The strategy's own fields by name, where the raw document does not repeat them."""
+    zero = section(strategy.config, "zero_optimization")
+    for name, place in (("stage", "/strategy/zero_stage"), ("offload_optimizer", "/strategy/offload_optimizer")):
+        if name not in zero:
+            detail = detail.replace(f"`zero_optimization.{name}`", place)
+    return detail
 
 
 def _shown(value: Any) -> str:

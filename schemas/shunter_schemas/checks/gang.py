@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from shunter_schemas.faults import Fault
 from shunter_schemas.job import JobSpec
 from shunter_schemas.resources import GpuRange, Resources
 from shunter_schemas.strategies import AutoStrategy, DeepSpeedStrategy, FsdpStrategy, HsdpStrategy, OwnStrategy
+
+_NAMED: Final = 6
+"""Ways out that a fault names."""
 
 
 def world_size_of(job: JobSpec) -> int | None:
@@ -99,13 +103,22 @@ def _strategy_fits_workload(job: JobSpec) -> Iterator[Fault]:
 
 
 def _shards_fit(job: JobSpec) -> Iterator[Fault]:
-    world_size = world_size_of(job)
-    if not isinstance(job.strategy, HsdpStrategy) or world_size is None or job.strategy.shard_size == "node":
+    strategy, gpus = job.strategy, job.resources.gpus
+    if not isinstance(strategy, HsdpStrategy) or strategy.shard_size == "node":
         return
-    size = job.strategy.shard_size
-    if world_size % size:
-        detail = f"{world_size} ranks ({ranks_place(job)}) do not divide into groups of {size}"
-        yield Fault("/strategy/shard_size", f"{detail}; use {multiples_around(world_size, size)} ranks")
+    size, place = strategy.shard_size, ranks_place(job)
+    if isinstance(gpus, GpuRange):
+        if gpus.min <= gpus.max < -(-gpus.min // size) * size:
+            detail = f"no number of ranks from {gpus.min} to {gpus.max} ({place}) divides into groups of {size}"
+            yield Fault("/strategy/shard_size", f"{detail}; use {multiples_around(gpus.min, size)} ranks")
+        return
+    world_size = world_size_of(job)
+    if world_size is None or world_size % size == 0:
+        return
+    detail = f"{world_size} ranks ({place}) do not divide into groups of {size}"
+    groups = [str(part) for part in range(2, world_size + 1) if world_size % part == 0]
+    way_out = f", or groups of {' or '.join(groups[:_NAMED])}" if groups else ""
+    yield Fault("/strategy/shard_size", f"{detail}; use {multiples_around(world_size, size)} ranks{way_out}")
 
 
 def _resharding_divides(job: JobSpec) -> Iterator[Fault]:
@@ -120,7 +133,7 @@ def _resharding_divides(job: JobSpec) -> Iterator[Fault]:
     shards, place = _shards_of(job, strategy)
     if shards is not None and shards % over:
         divisors = [str(part) for part in range(2, shards + 1) if shards % part == 0]
-        way_out = f"use {' or '.join(divisors)}, or true" if divisors else "use true"
+        way_out = f"use {' or '.join(divisors[:_NAMED])}, or true" if divisors else "use true"
         detail = f"{over} does not divide the {shards} ranks over which parameters are split ({place})"
         yield Fault("/strategy/reshard_after_forward", f"{detail}; {way_out}")
 

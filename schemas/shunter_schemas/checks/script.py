@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from shunter_schemas.checks.gang import ranks_place, world_size_of
 from shunter_schemas.faults import Fault, pointer
 from shunter_schemas.job import JobSpec
 from shunter_schemas.nearest import did_you_mean
 from shunter_schemas.script import SUBSTITUTIONS, ScriptWorkload
 
 _SUBSTITUTION = re.compile(r"\$\{([^{}]*)(\}?)")
+_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun"})
+_LAUNCHER_MODULES: Final = frozenset(
+    {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"}
+)
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
@@ -28,6 +34,27 @@ def _program(job: JobSpec) -> Iterator[Fault]:
         yield Fault("/workload/launcher", detail)
     if script.entrypoint is not None:
         yield from _entrypoint(job, script.entrypoint, is_module=script.module)
+    elif script.launcher == "torch" and (starter := _starter(script.command or ())):
+        yield from _started_twice(job, starter)
+
+
+def _starter(command: Sequence[str]) -> str | None:
+    """The launcher that a command is; None: some other program."""
+    if not command:
+        return None
+    program = command[0].rpartition("/")[2]
+    if program in _LAUNCHERS:
+        return program
+    module = command[2] if len(command) > 2 and program.startswith("python") and command[1] == "-m" else ""
+    return module if module in _LAUNCHER_MODULES else None
+
+
+def _started_twice(job: JobSpec, starter: str) -> Iterator[Fault]:
+    ranks = world_size_of(job)
+    if ranks != 1:
+        many = f"each of {ranks} ranks ({ranks_place(job)})" if ranks else f"each rank ({ranks_place(job)})"
+        detail = f"`{starter}` starts ranks itself, and `workload.launcher` torch starts it for {many}"
+        yield Fault("/workload/command/0", f"{detail}; use launcher plain, or `entrypoint` without it")
 
 
 def _entrypoint(job: JobSpec, entrypoint: str, *, is_module: bool) -> Iterator[Fault]:
@@ -87,6 +114,14 @@ def _substitution(job: JobSpec, name: str, *, closed: bool, resuming: bool) -> s
     return None
 
 
+def _hands_over(job: JobSpec, script: ScriptWorkload) -> bool:
+    """Whether something brings the DeepSpeed document of the strategy to the program."""
+    texts = (*(script.command or ()), *script.arguments, *job.environment.variables.values())
+    return script.launcher == "accelerate" or any(
+        f"${{{name}}}" in text for name in ("deepspeed_config", "accelerate_config") for text in texts
+    )
+
+
 def _has_deepspeed(job: JobSpec) -> bool:
     return job.strategy.kind == "deepspeed" or getattr(job.strategy, "deepspeed_file", None) is not None
 
@@ -110,6 +145,9 @@ def _strategy(job: JobSpec) -> Iterator[Fault]:
             place,
             f"{detail}{script.launcher}; use launcher accelerate, or strategy own for a program that shards itself",
         )
+    if strategy.kind == "deepspeed" and not _hands_over(job, script):
+        detail = "nothing hands the configuration to the program; name `${deepspeed_config}` in `workload.arguments`"
+        yield Fault(place, f"{detail}, use launcher accelerate, or strategy own for a program that brings its own")
     if script.launcher == "accelerate" and job.resources.cpu_processes is not None:
         detail = f"accelerate does not do `{strategy.kind}` on CPUs, and `resources.cpu_processes` asks for them"
         yield Fault(place, f"{detail}; use GPUs, ddp, or own")

@@ -12,7 +12,7 @@ from shunter_schemas.faults import Fault
 from shunter_schemas.job import JobSpec
 from shunter_schemas.models import HuggingFaceModel, TransformerModel
 from shunter_schemas.nearest import did_you_mean
-from shunter_schemas.optimization import Sgd
+from shunter_schemas.optimization import Sgd, WsdSchedule
 from shunter_schemas.oversight import evaluated_names
 from shunter_schemas.resources import GpuRange
 from shunter_schemas.strategies import DdpStrategy
@@ -139,6 +139,11 @@ def _warmup(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     elif schedule.warmup_steps is not None and steps is not None and schedule.warmup_steps > steps:
         detail = f"{schedule.warmup_steps} steps of warm-up are more than `duration.steps` {steps}"
         yield Fault("/workload/schedule/warmup_steps", f"{detail}; use {steps} or less")
+    if isinstance(schedule, WsdSchedule) and (schedule.warmup_ratio or 0.0) + schedule.decay_ratio > 1 + 1e-9:
+        detail = (
+            f"`warmup_ratio` {schedule.warmup_ratio:g} and `decay_ratio` {schedule.decay_ratio:g} are more than all"
+        )
+        yield Fault("/workload/schedule/decay_ratio", f"{detail} steps; together they may be 1 at the most")
 
 
 def _metrics(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
@@ -168,10 +173,10 @@ def _profile(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     if profile is None:
         return
     if profile.last_step < profile.first_step:
-        detail = f"{profile.last_step} comes before `first_step` {profile.first_step}; use {profile.first_step} or more"
-        yield Fault("/workload/profile/last_step", detail)
+        detail = f"`last_step` {profile.last_step} comes before `first_step` {profile.first_step}"
+        yield Fault("/workload/profile/last_step", f"{detail}; use {profile.first_step} or more for `last_step`")
     elif steps is not None and profile.last_step > steps:
-        detail = f"{profile.last_step} is more than `duration.steps` {steps}; use {steps} or less"
+        detail = f"`last_step` {profile.last_step} is more than `duration.steps` {steps}; use {steps} or less"
         yield Fault("/workload/profile/last_step", detail)
 
 
@@ -195,7 +200,7 @@ def _precision(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
         detail = f"{dtypes.compute} is wider than the `parameters`, which are bf16; use bf16"
         yield Fault("/workload/precision/compute", detail)
     if isinstance(job.strategy, DdpStrategy) and dtypes.reduce != "bf16":
-        detail = f"ddp reduces in the type of the `parameters`, bf16, and this is {dtypes.reduce}; use bf16"
+        detail = f"ddp reduces in the type of the `parameters`, bf16, and `reduce` is {dtypes.reduce}; use bf16 for it"
         yield Fault("/workload/precision/reduce", detail)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shunter_schemas.deepspeed.reading import AUTO, Path, is_count, is_number
+from shunter_schemas.deepspeed.reading import AUTO, Path, is_count, is_number, is_on
 
 
 class Difference(NamedTuple):
@@ -54,7 +54,17 @@ def differences(document: Mapping[str, Any], arguments: Sequence[str], world_siz
                 yield Difference(
                     given[name].position, path, f'{detail}; give both the same value, or write "auto" there'
                 )
+    yield from _other_precision(document, given)
     yield from _total(document, given, world_size)
+
+
+def _other_precision(document: Mapping[str, Any], given: Mapping[str, Given]) -> Iterator[Difference]:
+    """`--fp16` where the document switches bf16 on, or the other way round."""
+    for name, other in (("fp16", "bf16"), ("bf16", "fp16")):
+        if name in given and is_on(document, other) and _read(given[name].value, True) is True:
+            detail = f"`--{name}` contradicts `{other}.enabled` true"
+            way_out = f'give `--{other}`, or write "auto" for both there'
+            yield Difference(given[name].position, (other, "enabled"), f"{detail}; {way_out}")
 
 
 def _total(document: Mapping[str, Any], given: Mapping[str, Given], world_size: int | None) -> Iterator[Difference]:

@@ -11,6 +11,12 @@ from shunter_schemas.deepspeed.tables import ALSO_BY_FIELD_NAME, DEPRECATED, REM
 from shunter_schemas.nearest import did_you_mean
 
 _SLIP = 0.85
+_PARAMETERS = {
+    **dict.fromkeys(("lr", "betas", "eps", "weight_decay", "momentum"), "optimizer.params"),
+    **dict.fromkeys(("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "total_num_steps"), "scheduler.params"),
+    "zero_stage": "zero_optimization` as `stage",
+}
+"""Members of parts whose members depend on a `type`, and a name that is not DeepSpeed's at all."""
 
 
 def key_findings(document: Mapping[str, Any], setting: Setting) -> Iterator[Finding]:
@@ -56,5 +62,5 @@ def _is_slip(name: str) -> bool:
 
 def _in_a_section(name: str) -> str:
     """`; it belongs into …`, for a member that stands one level too high."""
-    found = next((place for place, known in SECTIONS.items() if name in known), None)
+    found = _PARAMETERS.get(name) or next((place for place, known in SECTIONS.items() if name in known), None)
     return f"; it belongs into `{found}`" if found else ""
