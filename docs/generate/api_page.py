@@ -21,6 +21,7 @@ service shows every operation with its schemas and lets you try it, without the 
   (`Idempotent-Replayed: true`) for a day at least.
 - **Changes are conditional.** A job has an `ETag`: `If-None-Match` answers 304, `If-Match` guards a PATCH. `wait_s`
   with `after_revision` holds an answer back until the job changes.
+- **HEAD** is answered wherever GET is: the same status and headers (an `ETag`, a length), and no body.
 - **Lists** come in pages: give `next_cursor` back as `cursor`. Pages cost the same at any depth, and there is no total.
 - **Streams** are server-sent events (`Accept: text/event-stream`). They go on from `Last-Event-ID`, and end with the
   job.

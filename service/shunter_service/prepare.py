@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shunter_store import api_keys, deployment, migrate
 from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
+from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
 from shunter_store.settings import DataSettings
 from sqlalchemy import Connection
 
@@ -25,9 +26,12 @@ def run(arguments: Sequence[str]) -> int:
         prepare(load_settings()[0])
         for text in unknown_settings():
             print(text, file=sys.stderr)
-    except (BadSettings, UnusableDatabase, OSError) as error:
+    except BadSettings as error:
         print(error, file=sys.stderr)
-        return 2
+        return WRONG_SETTINGS
+    except (UnusableDatabase, OSError) as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
     return 0
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any, Final, cast
 
 import structlog
 from litestar.types import HTTPScope, Message, Scope
 from shunter_schemas.ids import new_id
 
+METHOD_ASKED: Final = "method_asked"
+"""The key of a scope's state under which the client's own method stands, where it is answered as another."""
 _SYNC = "/v1/node/sync"
 
 _log = structlog.get_logger("shunter.api")
@@ -39,7 +42,9 @@ async def finish_head(message: Message, scope: Scope) -> None:
     headers = list(message["headers"])
     if scope["method"] == "OPTIONS":
         headers = [(name, value) for name, value in headers if name != b"allow"]
-        headers.append((b"allow", _methods_of(scope)))
+        headers.append((b"allow", _named(_methods_of(scope))))
+    elif message["status"] == 405:
+        headers = [(name, _named(value.decode().split(", ")) if name == b"allow" else value) for name, value in headers]
     headers.append((b"x-request-id", request_id(scope).encode()))
     message["headers"] = headers
     if _is_routine(scope) and message["status"] < 400:
@@ -57,7 +62,7 @@ def _facts(scope: HTTPScope, status: int) -> dict[str, Any]:
     state = scope["state"]
     began = state.get("began")
     return {
-        "method": scope["method"],
+        "method": state.get(METHOD_ASKED) or scope["method"],
         "path": cast("dict[str, Any]", scope).get("path_template") or scope["path"],
         "status": status,
         "request_id": request_id(scope),
@@ -66,13 +71,18 @@ def _facts(scope: HTTPScope, status: int) -> dict[str, Any]:
     }
 
 
-def _methods_of(scope: HTTPScope) -> bytes:
+def _methods_of(scope: HTTPScope) -> set[str]:
     """Litestar's own answer to OPTIONS knows one handler's methods only."""
     template = cast("dict[str, Any]", scope).get("path_template")
-    methods = {
+    return {
         method
         for route in scope["litestar_app"].routes
         if route.path_format == template
         for method in getattr(route, "methods", ())
     }
-    return ", ".join(sorted(methods)).encode()
+
+
+def _named(methods: Iterable[str]) -> bytes:
+    """The value of `Allow`. What has a GET answers HEAD too (`head_requests`)."""
+    allowed = set(methods)
+    return ", ".join(sorted(allowed | {"HEAD"} if "GET" in allowed else allowed)).encode()

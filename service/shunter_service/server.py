@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import uvicorn
 from shunter_store.errors import UnusableDatabase
+from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
 
 from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
+from shunter_service.head_requests import HeadRequests
 from shunter_service.http_heads import BoundedHeads
 from shunter_service.node_door import NodeDoor
 from shunter_service.settings import BadSettings, load_settings, unknown_settings
@@ -28,9 +30,12 @@ def run(arguments: Sequence[str]) -> int:
         service = open_service(*load_settings())
         for text in unknown_settings():
             print(f"warning: {text}", file=sys.stderr)
-    except (BadSettings, UnusableDatabase, OSError) as error:
+    except BadSettings as error:
         print(error, file=sys.stderr)
-        return 2
+        return WRONG_SETTINGS
+    except (UnusableDatabase, OSError) as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
     server = make_server(service, host=options.host, port=options.port)
     server.run(sockets=[server.config.bind_socket() if options.fd is None else socket.socket(fileno=options.fd)])
     return 0 if server.started else 1
@@ -39,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Server:
     """A server over an opened service, which it closes when it ends."""
     config = uvicorn.Config(
-        NodeDoor(create_app(service), service),
+        NodeDoor(HeadRequests(create_app(service)), service),
         host=host,
         port=port,
         http=BoundedHeads,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from shunter_store.setting_names import FILE, SERVICE_TABLE, UnknownSetting, check_table, unknown_variables
-from shunter_store.settings import DataSettings, settings_file
+from shunter_store.settings import DataSettings, in_words, settings_file
 
 from shunter_service.bundle_check import BundleLimits
 
@@ -58,12 +58,8 @@ def load_settings() -> tuple[DataSettings, ServiceSettings]:
     try:
         data = DataSettings()
         return data, _service_settings(data)
-    except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False, include_context=False)
-        lines = (f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}" for fault in faults)
-        raise BadSettings("; ".join(lines)) from None
-    except ValueError as error:  # a key that nobody knows, or no TOML
-        raise BadSettings(str(error)) from None
+    except ValueError as error:  # a value that a setting does not take, a key that nobody knows, or no TOML
+        raise BadSettings(in_words(error)) from None
 
 
 def unknown_settings() -> list[str]:

@@ -272,9 +272,9 @@ async def test_what_does_not_exist_is_a_404_problem(lite: App, path: str) -> Non
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("DELETE", "/v1/jobs", {"GET", "POST", "OPTIONS"}),
+        ("DELETE", "/v1/jobs", {"GET", "HEAD", "POST", "OPTIONS"}),
         ("PUT", "/v1/bundles", {"POST", "OPTIONS"}),
-        ("POST", "/healthz", {"GET", "OPTIONS"}),
+        ("POST", "/healthz", {"GET", "HEAD", "OPTIONS"}),
     ],
 )
 async def test_another_method_is_a_405_that_says_which_are_allowed(

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,15 @@ from shunter_service.up.local_nodes import count_live
 from shunter_service.up.lock import AlreadyUp, Lock
 from shunter_service.up.progress import STALE_AFTER_S, Progress
 from shunter_service.up.role import Role, RoleSpec
+from shunter_service.up.supervisor import RoleFails, Supervisor
+from shunter_store.exit_codes import WRONG_SETTINGS
 from support.up_process import lives
 from support.waiting import wait_until
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 FAIL = (sys.executable, "-c", "import sys; print('no use'); sys.exit(3)")
+UNTIL_IT_FAILED_TWICE = ("/bin/sh", "-c", 'until [ "$(grep -c "no use" "$LOG")" -ge 2 ]; do sleep 0.05; done')
+REFUSE = (sys.executable, "-c", f"import sys; print('shunter a role: no such setting'); sys.exit({WRONG_SETTINGS})")
 
 
 @pytest.fixture
@@ -33,6 +38,15 @@ def children() -> Iterator[list[Child]]:
     yield made
     for child in made:
         child.kill()
+
+
+@pytest.fixture
+def supervisor(said: list[str]) -> Iterator[Supervisor]:
+    made = Supervisor(said.append)
+    yield made
+    made.stop()
+    for end in (made._wake_read, made._wake_write):
+        end.close()
 
 
 def make_role(
@@ -49,6 +63,10 @@ def make_role(
         on_crash_loop=None if loops is None else lambda: loops.append(1),
     )
     return Role(spec, said.append)
+
+
+def never_ready(tmp_path: Path, argv: tuple[str, ...]) -> RoleSpec:
+    return replace(make_role(tmp_path, [], argv).spec, is_ready=lambda _: False)
 
 
 def ticked(role: Role) -> Role:
@@ -72,6 +90,35 @@ def test_a_role_that_ends_is_started_again_after_a_pause_that_grows(tmp_path: Pa
     assert failing.loops
     assert loops == [1]
     assert "no use" in (tmp_path / "role.log").read_text()
+
+
+def test_a_role_whose_settings_are_wrong_is_not_brought_up_again_and_says_what_it_said_itself(
+    tmp_path: Path, said: list[str], supervisor: Supervisor
+) -> None:
+    (tmp_path / "role.log").write_text("of yesterday\n")
+    supervisor.add(never_ready(tmp_path, REFUSE))
+
+    with pytest.raises(RoleFails) as why:
+        supervisor.wait_until_ready()
+
+    assert str(why.value) == "no such setting"
+    assert said == []
+
+
+def test_while_the_data_directory_is_prepared_nothing_is_said_of_roles_that_wait_for_it(
+    tmp_path: Path, said: list[str], supervisor: Supervisor, children: list[Child]
+) -> None:
+    log = tmp_path / "role.log"
+    supervisor.add(never_ready(tmp_path, FAIL))
+    children.append(Child("prepare", UNTIL_IT_FAILED_TWICE, {"LOG": str(log)}, tmp_path / "prepare.log"))
+
+    code = supervisor.wait_for(children[0], timeout_s=60)
+
+    assert (code, said) == (0, [])
+    assert log.read_text().count("no use") >= 2
+    with pytest.raises(RoleFails, match="a role does not start; the end of its log:\nno use"):
+        supervisor.wait_until_ready()
+    assert any("ended with exit code 3" in line for line in said)
 
 
 def test_a_role_that_does_not_react_is_killed_and_started_again(tmp_path: Path, said: list[str]) -> None:

@@ -201,26 +201,28 @@ def test_a_data_directory_that_cannot_be_made_is_named_with_the_way_out(tmp_path
         assert "--data-dir" in up.said
 
 
-def test_a_role_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with running_up(tmp_path / "data", ready=False, environ={"SHUNTER_WORKER_CHILDREN": "0"}) as up:
-        assert up.process.wait(60) == 1
-        assert "worker does not start" in up.said
-        assert "worker_children" in up.said
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("variables", "toml", "words"),
     [
-        ("SHUNTER_DATABASE_URL", "mysql://nowhere/x", "mysql is not supported"),
-        ("SHUNTER_SERVICE_KEEP_ALIVE_S", "never", "keep_alive_s: "),
+        ({"SHUNTER_DATABASE_URL": "mysql://nowhere/x"}, "", "mysql is not supported: use sqlite or postgresql"),
+        ({"SHUNTER_SERVICE_KEEP_ALIVE_S": "never"}, "", "keep_alive_s: Input should be a valid number, "),
+        ({}, "worker_children = 0\n", "worker_children: Input should be greater than or equal to 1"),
+        ({}, "[pase]\nquiet_s = 1\n", "shunter.toml: unknown setting `pase`; did you mean `pace`?"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told_without_a_traceback(
-    tmp_path: Path, name: str, value: str, words: str
+def test_settings_that_cannot_be_used_end_it_with_the_cause_and_nothing_else(
+    tmp_path: Path, variables: dict[str, str], toml: str, words: str
 ) -> None:
-    with running_up(tmp_path / "data", ready=False, environ={name: value}) as up:
-        assert up.process.wait(60) == 1
-        assert words in up.said
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "shunter.toml").write_text(toml)
+
+    with running_up(tmp_path / "data", ready=False, environ=variables) as up:
+        code = up.process.wait(60)
+
+        told = [line for line in up.said.splitlines() if line.startswith("shunter up: ")]
+        assert code == 1
+        assert len(told) == 1, up.said
+        assert told[0].startswith(f"shunter up: {words}")
         assert "Traceback" not in up.said
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
 from support import proc
 from support.control_plane import ControlPlane, plain
 from support.waiting import wait_until
@@ -32,17 +33,23 @@ def test_an_argument_is_answered_and_starts_nothing(tmp_path: Path, argument: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "code", "said"),
     [
-        ({"SHUNTER_WORKER_CHILDREN": "0"}, "worker_children"),
-        ({"SHUNTER_DATABASE_URL": "mysql://x/y"}, "mysql is not supported: use sqlite or postgresql"),
-        ({"SHUNTER_PROVIDERS__MINE__PLUGINN": "local"}, "providers.mine.plugin"),
+        (
+            {"SHUNTER_WORKER_CHILDREN": "0"},
+            WRONG_SETTINGS,
+            "shunter worker: worker_children: Input should be greater than or equal to 1\n",
+        ),
+        ({"SHUNTER_DATABASE_URL": "mysql://x/y"}, UNUSABLE, "mysql is not supported: use sqlite or postgresql"),
+        ({"SHUNTER_PROVIDERS__MINE__PLUGINN": "local"}, WRONG_SETTINGS, "providers.mine.plugin"),
     ],
 )
-def test_a_wrong_setting_ends_the_role_with_its_name(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+def test_a_wrong_setting_ends_the_role_with_its_name(
+    tmp_path: Path, settings: dict[str, str], code: int, said: str
+) -> None:
     ended = role(tmp_path, **settings)
 
-    assert ended.returncode == 2
+    assert ended.returncode == code
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
 

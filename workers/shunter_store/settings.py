@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -40,6 +40,14 @@ def settings_file(data_dir: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise ValueError(f"{FILE}: {error}") from None
+
+
+def in_words(error: ValueError) -> str:
+    """What is wrong with the settings: each fault by the setting's name, and never a value, which may be secret."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}" for fault in faults)
 
 
 class _Frozen(BaseModel):

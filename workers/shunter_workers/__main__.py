@@ -9,10 +9,11 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from pydantic import ValidationError
 from shunter_store import migrate
 from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
+from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.settings import in_words
 
 from shunter_workers.settings import WorkerSettings, signing_secret
 
@@ -20,7 +21,7 @@ _log = logging.getLogger("shunter_workers")
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Run until told to stop. 2: the settings or the database are no good; the text on stderr says why."""
+    """Run until told to stop; the exit code. Where it cannot begin (`exit_codes`), the text on stderr says why."""
     argparse.ArgumentParser(
         prog="shunter worker",
         description="Run a worker. It takes no options: SHUNTER_… variables and shunter.toml say everything.",
@@ -28,16 +29,23 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         settings = WorkerSettings()
         _log_to_stderr(settings.log_level)
+    except ValueError as exc:
+        return _fail(in_words(exc), WRONG_SETTINGS)
+    try:
         for text in settings.unknown_variables(os.environ):
             _log.warning("%s", text)
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         signing_secret(settings.data_dir)
         _bring_up_to_date(settings.database_url)
-    except (ValidationError, UnusableDatabase, ValueError) as exc:
-        sys.stderr.write(f"shunter worker: {exc}\n")
-        return 2
+    except (UnusableDatabase, OSError, ValueError) as exc:
+        return _fail(str(exc), UNUSABLE)
     _serve(settings)
     return 0
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stderr.write(f"shunter worker: {text}\n")
+    return code
 
 
 def _serve(settings: WorkerSettings) -> None:

@@ -25,7 +25,9 @@ class Child:
         self.name = name
         self.started_at = time.time()
         self._began = time.monotonic()
+        self._log = log
         with _open_log(log) as output:
+            self._log_from = os.fstat(output.fileno()).st_size
             self._process = subprocess.Popen(
                 argv,
                 env=dict(env),
@@ -49,6 +51,10 @@ class Child:
         """How it ended (negative: by that signal); None while it runs."""
         return self._process.poll()
 
+    def said(self) -> str:
+        """The last lines of what it wrote itself: its log may hold what others wrote before."""
+        return last_lines(self._log, since=self._log_from)
+
     def ask_to_stop(self) -> None:
         """SIGTERM to the process itself; it ends its own children in order."""
         with suppress(ProcessLookupError):
@@ -62,12 +68,12 @@ class Child:
             self._process.wait(timeout=5)
 
 
-def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log file, for messages."""
+def last_lines(log: Path, count: int = 15, *, since: int = 0) -> str:
+    """The end of a log file, for messages; of what lies behind byte `since`."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 8192))
+            file.seek(max(since, size - 8192))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
     except OSError:
         return ""

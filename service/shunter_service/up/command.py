@@ -10,8 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
+
 from shunter_service.up import address, broker, secret_files
-from shunter_service.up.child import Child, last_lines
+from shunter_service.up.child import Child
 from shunter_service.up.layout import Layout, configured_redis, default_data_dir, redis_socket
 from shunter_service.up.local_nodes import count_live
 from shunter_service.up.lock import AlreadyUp, Lock
@@ -64,8 +66,8 @@ def _supervise(layout: Layout, listener: socket.socket, supervisor: Supervisor, 
                 supervisor.add(spec)
             supervisor.add(worker_role(layout, env))
             if code := supervisor.wait_for(prepare, _PREPARE_WITHIN_S):
-                return _fail(f"the data directory cannot be prepared (exit code {code}):\n{last_lines(log)}")
-            for text in last_lines(log).splitlines():
+                return _fail(_in_words(code, prepare.said()))
+            for text in prepare.said().splitlines():
                 _say(f"  warning  {text}")
             if supervisor.wait_until_ready():
                 _say(f"ready ({time.monotonic() - began:.1f} s)")
@@ -107,6 +109,13 @@ def _port(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= 65535:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no port (1 to 65535)")
+
+
+def _in_words(code: int, said: str) -> str:
+    """Why the data directory is not prepared; settings and databases that are no good name themselves."""
+    if code in (UNUSABLE, WRONG_SETTINGS):
+        return said
+    return f"the data directory cannot be prepared (exit code {code}):\n{said}"
 
 
 def _farewell(live: int) -> str:

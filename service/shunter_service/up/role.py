@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shunter_store.exit_codes import WRONG_SETTINGS
+
 from shunter_service.up.child import Child
 
 Probe = Callable[[Child], bool]
@@ -46,6 +48,10 @@ class Role:
     ready: bool = False
     failures: int = 0
     """Ends in a row without a steady run between them."""
+    said: str = ""
+    """The end of what the process wrote that ended last."""
+    refusal: str = ""
+    """What that one said of its settings, if it ended for them: nobody mends that by starting it again."""
     _next_start: float = 0.0
     _answered_at: float = field(default_factory=time.monotonic)
 
@@ -59,7 +65,7 @@ class Role:
         if self.child is None:
             self._start_if_due()
         elif (code := self.child.exit_code()) is not None:
-            self._note_end(f"ended with {_in_words(code)}")
+            self._note_end(f"ended with {_in_words(code)}", is_refused=code == WRONG_SETTINGS)
         elif not self.ready and self.spec.is_ready(self.child):
             self.ready = True
             self._answered_at = time.monotonic()
@@ -67,6 +73,10 @@ class Role:
                 self.report(f"{self.spec.name} works again")
         elif self.failures and self.child.age_s > _STEADY_AFTER_S:
             self.failures = 0
+
+    def forgive(self) -> None:
+        """Forget its ends: there was a reason, which is mended now."""
+        self.failures, self._next_start = 0, 0.0
 
     def check(self) -> None:
         """Ask whether it still reacts; kill it when it has not for too long, so that the next tick starts it again."""
@@ -90,14 +100,18 @@ class Role:
         self._answered_at = now
         self.child = Child(spec.name, spec.argv, spec.env, spec.log, spec.pass_fds)
 
-    def _note_end(self, how: str) -> None:
+    def _note_end(self, how: str, *, is_refused: bool = False) -> None:
         assert self.child is not None
         self.child.kill()  # what is left of its group
+        self.said = self.child.said()
+        self.refusal = self.said.removeprefix(f"shunter {self.spec.name}: ") if is_refused else ""
         self.failures = 1 if self.child.age_s > _STEADY_AFTER_S else self.failures + 1
         back_off_s = min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** (self.failures - 1))
         self._next_start = time.monotonic() + back_off_s
         self.child = None
         self.ready = False
+        if is_refused:
+            return  # whoever looks after it says more
         again = f"; it has ended {self.failures} times in a row" if self.failures > 1 else ""
         self.report(f"{self.spec.name} {how}{again}; starting it again in {back_off_s:.1f} s (see {self.spec.log})")
 

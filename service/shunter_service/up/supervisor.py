@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from shunter_service.up.child import Child, last_lines
+from shunter_service.up.child import Child
 from shunter_service.up.role import Role, RoleSpec
 
 _QUICK_TICK_S = 0.02
@@ -32,6 +32,7 @@ class Supervisor:
         self._report = report
         self._roles: list[Role] = []
         self._asked_to_stop = 0
+        self._is_quiet = False
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
@@ -49,40 +50,51 @@ class Supervisor:
 
     def add(self, spec: RoleSpec) -> None:
         """Start a role; it is kept running from now on."""
-        role = Role(spec, self._report)
+        role = Role(spec, self._tell)
         self._roles.append(role)
         role.tick()
 
     def wait_for(self, child: Child, timeout_s: float) -> int | None:
-        """Let a one-off child end while the roles are looked after; its exit code, or None when it was stopped."""
+        """Let a one-off child end while the roles are looked after; its exit code, or None when it was stopped.
+
+        Roles that end before it does are started again without a word: they may need what it prepares, and if it
+        fails it says why.
+
+        Raises:
+            RoleFails: a role says that its settings are wrong.
+        """
         deadline = time.monotonic() + timeout_s
-        while not self.stopping:
-            if (code := child.exit_code()) is not None:
-                return code
+        self._is_quiet = True
+        while not self.stopping and child.exit_code() is None:
             if time.monotonic() > deadline:
                 child.kill()
-                return child.exit_code()
+                break
             self._tick()
+            self._raise_if_refused()
             self._sleep(_QUICK_TICK_S)
-        child.kill()
-        return None
+        self._is_quiet = False
+        for role in self._roles:
+            role.forgive()
+        if self.stopping:
+            child.kill()
+            return None
+        return child.exit_code()
 
     def wait_until_ready(self) -> bool:
         """Until every role works; False when it was told to stop before.
 
         Raises:
-            RoleFails: a role ends again and again, or one is not ready in time.
+            RoleFails: a role says that its settings are wrong, one ends again and again, or one is not ready in time.
         """
         deadline = time.monotonic() + _READY_WITHIN_S
         while not self.stopping:
             self._tick()
             if all(role.ready for role in self._roles):
                 return True
+            self._raise_if_refused()
             for role in self._roles:
                 if role.failures >= _GIVES_UP_AFTER:
-                    raise RoleFails(
-                        f"{role.spec.name} does not start; the end of its log:\n{last_lines(role.spec.log)}"
-                    )
+                    raise RoleFails(f"{role.spec.name} does not start; the end of its log:\n{role.said}")
             if time.monotonic() > deadline:
                 waiting = ", ".join(role.spec.name for role in self._roles if not role.ready)
                 raise RoleFails(f"not ready after {_READY_WITHIN_S:.0f} s: {waiting}")
@@ -94,6 +106,7 @@ class Supervisor:
         next_check = time.monotonic() + _CHECK_EVERY_S
         while not self.stopping:
             self._tick()
+            self._tell_refusals()
             if time.monotonic() >= next_check:
                 for role in self._roles:
                     role.check()
@@ -111,7 +124,23 @@ class Supervisor:
             looped = role.loops
             role.tick()
             if role.loops and not looped:
-                self._report(f"{role.spec.name} keeps ending; the end of its log:\n{last_lines(role.spec.log)}")
+                self._tell(f"{role.spec.name} keeps ending; the end of its log:\n{role.said}")
+
+    def _raise_if_refused(self) -> None:
+        for role in self._roles:
+            if role.refusal:
+                raise RoleFails(role.refusal)
+
+    def _tell_refusals(self) -> None:
+        """Of a role that had run before: what it cannot begin again with, others may still run with."""
+        for role in self._roles:
+            if role.refusal:
+                self._tell(f"{role.spec.name} cannot be started again until this is mended: {role.refusal}")
+                role.refusal = ""
+
+    def _tell(self, text: str) -> None:
+        if not self._is_quiet:
+            self._report(text)
 
     def _sleep(self, timeout_s: float) -> None:
         """Sleep until a signal comes (a child that ended is one)."""
