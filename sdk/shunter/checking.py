@@ -12,17 +12,19 @@ from shunter_schemas.parse import parse_job
 from shunter.deepspeed_file import deepspeed_file_faults
 from shunter.document import encode, folders
 from shunter.errors import InvalidDocument, in_words
+from shunter.named_files import missing_files
 
 
 def check(document: Mapping[str, Any], base: Path) -> None:
-    """Refuse a document that the service would refuse; also one whose folders are not there.
+    """Refuse a document that the service would refuse; also one whose folders, or files in them, are not there.
 
     Raises:
         InvalidDocument: with every fault that was found.
     """
     faults: list[Fault] = []
     try:
-        faults += deepspeed_file_faults(parse_job(encode(document)), base)
+        job = parse_job(encode(document))
+        faults += [*deepspeed_file_faults(job, base), *missing_files(job, base)]
     except DocumentError as error:
         faults += error.faults
     for folder in folders(document, base):

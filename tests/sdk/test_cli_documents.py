@@ -189,6 +189,8 @@ class TestInit:
     @pytest.mark.parametrize("name", ["job.yaml", "job.json"])
     @pytest.mark.parametrize("kind", ["script", "training"])
     def test_writes_a_document_that_is_valid_as_it_stands(self, tmp_path: Path, name: str, kind: str) -> None:
+        (tmp_path / "train.py").touch()
+
         done = shunter("init", tmp_path / name, "--kind", kind)
 
         text = (tmp_path / name).read_text()

@@ -34,6 +34,7 @@ def document(**changes: Any) -> dict[str, Any]:
 )
 def test_a_file_that_cannot_work_is_refused(tmp_path: Path, content: Any, detail: str) -> None:
     (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").touch()
     if content is not None:
         (tmp_path / "project" / "ds.json").write_text(json.dumps(content))
 
@@ -47,6 +48,7 @@ def test_a_file_that_cannot_work_is_refused(tmp_path: Path, content: Any, detail
 
 def test_a_file_that_can_work_is_taken(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").touch()
     (tmp_path / "project" / "ds.json").write_text('{"train_batch_size": 4}')
 
     check(document(), tmp_path)
