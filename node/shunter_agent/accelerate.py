@@ -1,7 +1,7 @@
 """Hugging Face's accelerate: its command line, its configuration file, and what both say of the job's strategy.
 
 Accelerate spreads a program over GPUs by DDP, FSDP2, HSDP (FSDP2 on a two-dimensional mesh) or DeepSpeed; over CPUs by
-DDP or DeepSpeed.
+DDP alone (under DeepSpeed it tells no rank of the others there, and each takes all of the data).
 """
 
 from __future__ import annotations

@@ -48,6 +48,12 @@ SCRIPTS: list[tuple[Changes, str, str]] = [
         "/strategy/reshard_after_forward",
         "2 is for `training`; accelerate, which brings this to a script, takes true or false; use true",
     ),
+    (
+        {"strategy": {"kind": "own", "deepspeed_file": "ds.json"}, "workload.launcher": "accelerate"},
+        "/workload/launcher",
+        "accelerate does not do DeepSpeed (/strategy/deepspeed_file) on CPUs (/resources/cpu_processes); use GPUs, or "
+        "launcher torch for a program that calls DeepSpeed",
+    ),
     ({"source": ABSENT}, "/workload/entrypoint", "a script needs `source`, where this file is; add it"),
     (
         {"workload.entrypoint": ABSENT},
@@ -199,10 +205,11 @@ def test_a_script_without_contradictions_has_no_faults(changes: Changes) -> None
         {"strategy": {"kind": "hsdp"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
         {"strategy": {"kind": "deepspeed"}, "workload.arguments": ["--deepspeed", "${deepspeed_config}"]},
         {"strategy": {"kind": "deepspeed"}, "environment.variables": {"DS_CONFIG": "${deepspeed_config}"}},
+        {"strategy": {"kind": "deepspeed"}, "workload.launcher": "accelerate", "resources": {"gpus": 2}},
         {
-            "strategy": {"kind": "deepspeed", "zero_stage": 2},
+            "strategy": {"kind": "own", "deepspeed_file": "ds.json"},
             "workload.launcher": "accelerate",
-            "resources": {"gpus": 2},
+            "resources": {"cpu_processes": 1},
         },
     ],
 )

@@ -11,6 +11,7 @@ from shunter_schemas.faults import Fault, pointer
 from shunter_schemas.job import JobSpec
 from shunter_schemas.nearest import did_you_mean
 from shunter_schemas.script import SUBSTITUTIONS, ScriptWorkload
+from shunter_schemas.strategies import OwnStrategy
 
 _SUBSTITUTION = re.compile(r"\$\{([^{}]*)(\}?)")
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun"})
@@ -153,4 +154,15 @@ def _strategy(job: JobSpec) -> Iterator[Fault]:
         yield Fault(place, f"{detail}; use GPUs, ddp, or own")
 
 
-CHECKS = (_program, _resumption, _substitutions, _strategy)
+def _deepspeed_on_cpus(job: JobSpec) -> Iterator[Fault]:
+    """Accelerate 1.15 tells no rank of the others there: each takes all of the data."""
+    script, strategy = job.workload, job.strategy
+    if not isinstance(script, ScriptWorkload) or not isinstance(strategy, OwnStrategy):
+        return
+    on_cpus = job.resources.cpu_processes is not None and world_size_of(job) != 1
+    if strategy.deepspeed_file is not None and script.launcher == "accelerate" and on_cpus:
+        detail = f"accelerate does not do DeepSpeed (/strategy/deepspeed_file) on CPUs ({ranks_place(job)})"
+        yield Fault("/workload/launcher", f"{detail}; use GPUs, or launcher torch for a program that calls DeepSpeed")
+
+
+CHECKS = (_program, _resumption, _substitutions, _strategy, _deepspeed_on_cpus)
