@@ -105,6 +105,18 @@ async def test_operators_and_jobs_say_where_pods_go_and_what_they_get(cluster: K
     assert [machine.order["spec"]["nodeName"] for machine in cluster.nodes()] == ["gpu-3"]
 
 
+async def test_an_end_that_is_further_away_than_the_api_can_say_is_the_last_that_it_can(
+    cluster: KubernetesCluster,
+) -> None:
+    provider = kubernetes(cluster)
+    await provider.create(await an_intent(provider, expires_at=time.time() + 200 * 365 * 86_400))
+    await provider.close()
+
+    (order,) = orders(cluster)
+
+    assert order["spec"]["activeDeadlineSeconds"] == 2**31 - 1
+
+
 async def test_a_pod_without_root_keeps_to_the_restricted_standard(cluster: KubernetesCluster) -> None:
     provider = kubernetes(cluster, run_as_user=1000)
     await provider.create(await an_intent(provider, "2x c4.large"))

@@ -28,7 +28,7 @@ from shunter_workers.accounts import Accounts
 from shunter_workers.applying import Applier
 from shunter_workers.decisions import Close, Release, Settle
 from shunter_workers.duties import reaper, scanner
-from shunter_workers.states import closing, ends, provisioning, queued, recovering, running, starting
+from shunter_workers.states import closing, ends, provisioning, queued, recovering, running, silence, starting
 from shunter_workers.states import gang as gang_states
 from sqlalchemy import Connection, bindparam, false, func, null, select, update
 
@@ -244,6 +244,10 @@ def _takes_silence_for_failure(patch: Patch) -> None:
     patch.setitem(deciding.BY_STATE, State.RUNNING, decide_running)
 
 
+def _believes_the_clock_at_once(patch: Patch) -> None:
+    patch.setattr(silence, "has_lasted", lambda _view, found, node, _now: node.id in found)
+
+
 def _replaces_nodes_that_run(patch: Patch) -> None:
     original = ends._recover
 
@@ -357,6 +361,7 @@ MUTANTS: Final = (
     Mutant("the reaper knows nodes by name", _knows_nodes_by_name, frozenset({2})),
     Mutant("a node is taken for ready that never booted", _starts_what_never_booted, frozenset({1, 5})),
     Mutant("silence is taken for failure", _takes_silence_for_failure, frozenset({4})),
+    Mutant("a lease is over as soon as a clock says so", _believes_the_clock_at_once, frozenset({4})),
     Mutant("nodes are replaced while they run", _replaces_nodes_that_run, frozenset({3})),
     Mutant("a gang is started twice under one generation", _starts_the_same_generation_again, frozenset({1, 3, 5})),
     Mutant("a lost node counts for more than a success", _judges_lost_nodes_before_success, frozenset({3, 4, 5})),

@@ -170,6 +170,12 @@ def _nodes_fall_silent(world: World) -> None:
     world.live(8, tick_s=10.0)
 
 
+def _the_clock_is_set_ahead(world: World) -> None:
+    _running(world, "gang")
+    world.clock.database_behind_s = -3 * 3600.0
+    world.live(3)
+
+
 def _a_node_fails_beside_one_that_is_cut_off(world: World) -> None:
     _running(world, "gang")
     world.cloud.faults["terminate"].extend(["stuck"] * 20)
@@ -257,6 +263,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "the reaper knows nodes by name": _a_call_makes_a_twin,
     "a node is taken for ready that never booted": _a_node_never_comes_up,
     "silence is taken for failure": _nodes_fall_silent,
+    "a lease is over as soon as a clock says so": _the_clock_is_set_ahead,
     "nodes are replaced while they run": _a_node_fails_beside_one_that_is_cut_off,
     "a gang is started twice under one generation": _a_node_is_lost,
     "a lost node counts for more than a success": _a_gang_succeeds_and_its_nodes_vanish,

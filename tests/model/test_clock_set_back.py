@@ -1,4 +1,4 @@
-"""The database's clock, by which everything is counted that processes agree on, is set back by hours.
+"""The database's clock, by which everything is counted that processes agree on, is set by hours, back or ahead.
 
 What waits for a moment of the old clock looks anew, and no cost is taken back. What was counted for hours more than it
 should be (a silence, a lease) errs on the side of the training and of the row: nothing is ended or closed for it.
@@ -74,6 +74,66 @@ def test_promise_4_a_training_is_not_disturbed_when_the_clock_is_set_back(world:
     assert (row.state, row.generation) == (State.RUNNING, 1)
 
 
+def test_promise_4_a_training_is_not_disturbed_when_the_clock_is_set_ahead(world: World) -> None:
+    """Every lease seems to be over, and every node silent for hours, until each is heard the next time."""
+    job_id = world.submit("gang")
+    rounds_until(world, job_id, State.RUNNING)
+
+    world.clock.database_behind_s = -HOURS_S
+    world.live(10)
+
+    row = job(world, job_id)
+    assert (row.state, row.generation) == (State.RUNNING, 1)
+
+
+@pytest.mark.parametrize("begins", ["before", "while it is behind"])
+def test_promise_4_a_training_is_not_disturbed_when_the_clock_is_set_back_and_right_again(
+    world: World, begins: str
+) -> None:
+    if begins == "before":
+        job_id = running(world, "gang")
+        world.clock.database_behind_s = HOURS_S
+        world.live(5)
+    else:
+        world.clock.database_behind_s = HOURS_S
+        world.live(2)
+        job_id = running(world, "gang")
+
+    world.clock.database_behind_s = 0.0
+    world.live(10)
+
+    row = job(world, job_id)
+    assert (row.state, row.generation) == (State.RUNNING, 1)
+
+
+def test_promise_4_nodes_that_are_silent_for_longer_than_their_lease_are_replaced_all_the_same(world: World) -> None:
+    job_id = running(world, "gang")
+    for machine in world.cloud.living():
+        machine.partitioned = True
+
+    world.live(20, tick_s=60.0)
+
+    assert job(world, job_id).generation > 1
+
+
+def test_promise_7_a_node_costs_the_same_whether_the_clock_was_set_back_and_right_again_or_not(world: World) -> None:
+    job_id = running(world, "capped")
+    world.live(3)
+    before = cost_usd(world, job_id), world.clock.now
+
+    world.clock.database_behind_s = HOURS_S
+    world.live(5)
+    behind = cost_usd(world, job_id), world.clock.now
+    world.clock.database_behind_s = 0.0
+    world.live(5)
+    right = cost_usd(world, job_id), world.clock.now
+
+    [node] = world.database.read(lambda conn: ledger.of_job(conn, job_id, live_only=True))
+    rate = node.billed_usd_per_hour / 3600
+    for later in (behind, right):
+        assert later[0] - before[0] == pytest.approx((later[1] - before[1]) * rate, abs=1e-4)
+
+
 def test_promise_7_a_clock_that_is_set_back_takes_no_cost_back(world: World) -> None:
     job_id = world.submit("capped")
     rounds_until(world, job_id, State.RUNNING)
@@ -82,10 +142,20 @@ def test_promise_7_a_clock_that_is_set_back_takes_no_cost_back(world: World) -> 
     costs = []
     for _ in range(5):
         world.live(1)
-        costs.append(world.database.read(lambda conn: ledger.ledger_cost(conn, job_id)))
+        costs.append(cost_usd(world, job_id))
 
     assert min(costs) >= 0.0
     assert costs == sorted(costs)
+
+
+def cost_usd(world: World, job_id: str) -> float:
+    return world.database.read(lambda conn: ledger.ledger_cost(conn, job_id))
+
+
+def running(world: World, kind: str) -> str:
+    job_id = world.submit(kind)
+    rounds_until(world, job_id, State.RUNNING)
+    return job_id
 
 
 def rounds_until(world: World, job_id: str, state: State) -> int:

@@ -18,6 +18,7 @@ RARELY_FOUND = frozenset(
     {
         "the reaper gives no grace",
         "the reaper knows nodes by name",
+        "a lease is over as soon as a clock says so",
         "nodes are replaced while they run",
         "twins are listened to",
     }

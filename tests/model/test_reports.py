@@ -161,6 +161,16 @@ def test_promise_8_what_bills_has_a_lease_by_default() -> None:
     assert declared.lease_s is not None
 
 
+def test_promise_8_a_provider_that_can_end_nodes_by_itself_is_told_when_they_are_of_no_use(world: World) -> None:
+    running(world, "capped")
+
+    [agent] = world.present()
+
+    ends_at = agent.machine.intent.expires_at
+    assert ends_at is not None
+    assert 86_400 < ends_at - world.clock.now < 2 * 86_400
+
+
 def test_promise_8_nodes_whose_service_is_gone_for_good_run_nothing_beyond_their_lease(world: World) -> None:
     running(world, "gang")
 

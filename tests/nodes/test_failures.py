@@ -202,7 +202,7 @@ def test_a_gang_without_a_spare_host_goes_on_with_fewer_gpus(plane: ControlPlane
 
     dead.power_off()
 
-    wait_until(lambda: events_of(plane, job_id, "job.resized"), timeout_s=120, description="fewer will do")
+    wait_until(lambda: events_of(plane, job_id, "job.resized"), timeout_s=300, description="fewer will do")
     wait_until(lambda: len(ranks_on(kept)) == 1, timeout_s=60, description="one rank trains")
     wait_until(lambda: plane.job(job_id)["state"] == "running", timeout_s=60, description="it runs")
     (resized,) = events_of(plane, job_id, "job.resized")

@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from shunter_store.migrate import upgrade
 from support import proc
+from support.clocks import set_clock
 from support.waiting import wait_until
 
 _OWNER = "postgres"
@@ -116,6 +117,9 @@ def make_server(environ: dict[str, str] | None = None, host: str = "127.0.0.1") 
     shutil.copytree(_template(), folder, copy_function=shutil.copyfile)
     with (folder / "pg_hba.conf").open("a") as rules:
         rules.write(f"host all all {host}/24 trust\n")
+    if environ:
+        # From the start: a backend that finds the file later than another would read another time until then.
+        set_clock(folder, 0.0)
     _give_away(folder)
     return PostgresServer(folder, _free_port(), environ or {}, host)
 

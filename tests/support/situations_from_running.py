@@ -41,7 +41,6 @@ KEPT_PAIR = [replace(one, desired_phase=Phase.STOP) for one in BOTH]
 Row = tuple[str, View, list[str]]
 
 RAN_AN_HOUR: dict[str, Any] = {"started_at": ago(3600)}
-SILENT: dict[str, Any] = {"lease_s": 60.0, "lease_granted_until": ago(91), "last_sync_at": ago(151)}
 STUCK = replace(BOTH[1], status={"phase": "ended", "stuck": "[Errno 28] No space left on device"})
 FULL = part(BOTH[1], End.FAILED, failure_class=FailureClass.NODE, reason="disk_full", message="full")
 PEER_LOST = part(BOTH[0], End.FAILED, failure_class=FailureClass.NODE, reason="peer_lost", message="rank 2 is gone")
@@ -93,25 +92,6 @@ RUNNING: list[Row] = [
         "a rank lost its peer, which the user's program had ended",
         view(job(State.RUNNING, **CLOUDY), *BOTH, parts=[PEER_LOST, user_failure(BOTH[1])]),
         ["stop user_error"],
-    ),
-    (
-        "a node was silent beyond its lease, its grace and more",
-        view(job(State.RUNNING, **CLOUDY), BOTH[0], replace(BOTH[1], **SILENT)),
-        ["release node_1", "tell stop node_0", "node_lost"],
-    ),
-    (
-        "a node was silent beyond its lease, but its ranks may still be stopping",
-        view(
-            job(State.RUNNING, **CLOUDY),
-            BOTH[0],
-            replace(BOTH[1], **{**SILENT, "lease_granted_until": ago(89)}),
-        ),
-        [],
-    ),
-    (
-        "a node was silent beyond its lease, but its order gives its ranks longer to stop",
-        view(job(State.RUNNING, **CLOUDY), BOTH[0], replace(BOTH[1], **SILENT, assignment={"stop_grace_s": 60.0})),
-        [],
     ),
     ("nothing happens", view(job(State.RUNNING), node(), up=2), ["wait"]),
     ("every rank is done", view(job(State.RUNNING), node(), parts=[part(node(), End.DONE)]), ["stop done"]),

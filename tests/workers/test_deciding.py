@@ -9,6 +9,7 @@ from shunter_workers.deciding import BY_STATE, decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import View
 from support.situations_from_running import CANCELLED, RECOVERING, RUNNING, STOPPING
+from support.situations_of_silence import SILENT_BEYOND_ITS_LEASE
 from support.situations_until_running import PROVISIONING, QUEUED, STARTING
 from support.views import (
     NOW,
@@ -22,7 +23,7 @@ TABLES = {
     State.QUEUED: QUEUED,
     State.PROVISIONING: PROVISIONING,
     State.STARTING: STARTING,
-    State.RUNNING: RUNNING,
+    State.RUNNING: [*RUNNING, *SILENT_BEYOND_ITS_LEASE],
     State.RECOVERING: RECOVERING,
     State.STOPPING: STOPPING,
 }

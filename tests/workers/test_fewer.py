@@ -13,6 +13,8 @@ from shunter_schemas.states import NodeState, State
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Act, Create, Settle
 from shunter_workers.settling import settle
+from shunter_workers.states.fewer import PATIENCE_S
+from shunter_workers.states.queued import LONGEST_RETRY_S
 from shunter_workers.view import Memory, View
 from support.documents import tiny_lm
 from support.views import CLOUD_OFFER, NOW, brief, job, market, on_cloud_node, part, plan_on, view
@@ -36,6 +38,10 @@ def spec(min_gpus: int | None, global_size: int = 24) -> dict[str, Any]:
     return {**document, "recovery": {"min_gpus": min_gpus}}
 
 
+PATIENT: dict[str, Any] = {"short_since": NOW.timestamp() - PATIENCE_S}
+"""All GPUs were waited for long enough."""
+
+
 def after_a_loss(
     min_gpus: int | None, *offers: Offer, kept: tuple[int, ...] = (0, 2), global_size: int = 24, **memory: Any
 ) -> View:
@@ -48,7 +54,7 @@ def after_a_loss(
 
 
 def test_ranks_are_counted_anew_over_the_nodes_that_live() -> None:
-    decision = decide(after_a_loss(4, CLOUD_OFFER), NOW)
+    decision = decide(after_a_loss(4, CLOUD_OFFER, **PATIENT), NOW)
 
     assert brief(decision) == ["ranks node_0=0,node_2=1"]
     assert isinstance(decision, Settle)
@@ -59,7 +65,7 @@ def test_ranks_are_counted_anew_over_the_nodes_that_live() -> None:
 
 
 def test_a_node_too_many_for_the_batch_is_let_go() -> None:
-    decision = decide(after_a_loss(2, CLOUD_OFFER, global_size=6), NOW)
+    decision = decide(after_a_loss(2, CLOUD_OFFER, global_size=6, **PATIENT), NOW)
 
     assert brief(decision) == ["ranks node_0=0", "release node_2"]
 
@@ -80,7 +86,7 @@ def test_a_whole_gang_elsewhere_is_better_than_waiting() -> None:
 def test_with_no_node_left_fewer_are_taken_where_all_cannot_be_had() -> None:
     two = replace(OTHER_OFFER, count=2)
 
-    decision = decide(after_a_loss(2, CLOUD_OFFER, two, kept=()), NOW)
+    decision = decide(after_a_loss(2, CLOUD_OFFER, two, kept=(), **PATIENT), NOW)
 
     assert brief(decision)[-1] == "planned"
     assert isinstance(decision, Settle)
@@ -89,6 +95,32 @@ def test_with_no_node_left_fewer_are_taken_where_all_cannot_be_had() -> None:
     assert ("job.resized", smaller.world_size) in [
         (kind, told.get("world_size")) for kind, told in decision.change.events
     ]
+
+
+@pytest.mark.parametrize("kept", [(0, 2), ()], ids=["with nodes that live", "with none"])
+def test_all_gpus_are_waited_for_a_while_before_fewer_will_do(kept: tuple[int, ...]) -> None:
+    two = replace(OTHER_OFFER, count=2)
+
+    at_first = decide(after_a_loss(2, CLOUD_OFFER, two, kept=kept), NOW)
+    almost = decide(after_a_loss(2, CLOUD_OFFER, two, kept=kept, short_since=PATIENT["short_since"] + 1), NOW)
+
+    for waits in (at_first, almost):
+        assert isinstance(waits, Settle)
+        assert not waits.writes
+        assert waits.change.trigger is None
+        assert 0 < (waits.change.next_in_s or 0) <= LONGEST_RETRY_S
+    assert at_first.memory is not None  # type: ignore[union-attr]
+    assert at_first.memory["short_since"] == NOW.timestamp()  # type: ignore[union-attr]
+
+
+def test_whoever_waits_for_all_gpus_and_gets_them_goes_on_with_all() -> None:
+    waited = after_a_loss(2, CLOUD_OFFER, OTHER_OFFER, kept=(), short_since=PATIENT["short_since"] + 1)
+
+    decision = decide(waited, NOW)
+
+    assert isinstance(decision, Settle)
+    assert plan_from_json(decision.change.set["plan"]).world_size == 6
+    assert "job.resized" not in [kind for kind, _ in decision.change.events]
 
 
 def test_a_refusal_while_recovering_is_remembered() -> None:

@@ -11,7 +11,8 @@ from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health, NodeState, Reason, State
 from shunter_store.steps import Change
 from shunter_workers.deciding import decide
-from shunter_workers.decisions import Intend, Run, Settle
+from shunter_workers.decisions import Act, Create, Intend, Run, Settle
+from shunter_workers.states.ends import START_TAKES_S
 from shunter_workers.view import Memory, View
 from support.meetings import gathered
 from support.views import (
@@ -110,6 +111,22 @@ def test_a_new_plan_has_a_generation_of_its_own() -> None:
     assert decision.change.set["generation"] == 4
     assert decision.memory is not None
     assert decision.memory["ordered_generation"] == 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "ends_in_s"),
+    [({}, None), ({"max_duration_s": 3600}, 2 * (3600 + START_TAKES_S) + 86_400)],
+    ids=["without limits", "with a limit"],
+)
+def test_a_provider_is_told_when_a_node_is_of_no_use_any_more(limits: dict[str, Any], ends_in_s: float | None) -> None:
+    spec = {**on_cloud(), "limits": limits}
+    plan = as_json(plan_on(CLOUD_OFFER, num_nodes=1))
+
+    decision = decide(view(job(State.PROVISIONING, spec, plan=plan), on_cloud_node(NodeState.INTENDED)), NOW)
+
+    assert isinstance(decision, Act)
+    assert isinstance(decision.action, Create)
+    assert decision.action.ends_in_s == ends_in_s
 
 
 def test_a_node_that_failed_to_come_up_is_avoided_for_a_while() -> None:

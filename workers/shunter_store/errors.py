@@ -88,6 +88,14 @@ class Overtaken(StoreError):
         self.job_id = job_id
 
 
+class ClockSetBack(StoreError):
+    """The database's clock was set back after the step claimed the job: claim it anew. The claim still stands."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the database's clock was set back while a step looked at {job_id}")
+        self.job_id = job_id
+
+
 class IdempotencyMismatch(StoreError):
     """The Idempotency-Key belongs to a request with another body."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -53,7 +54,7 @@ class Actor:
     async def act(self, action: Action, view: View, timeout_s: float) -> Result:
         """The call's answer, or the error; never raises anything but cancellation."""
         calls: Mapping[type, Callable[[Provider], Awaitable[Result]]] = {
-            Create: lambda provider: self._create(provider, action.node, view),
+            Create: lambda provider: self._create(provider, action, view),
             Search: lambda provider: self._search(provider, action.node),
             Terminate: lambda provider: _terminate(provider, action.node),
             Prove: lambda provider: self._look(provider, action.node),
@@ -72,7 +73,8 @@ class Actor:
             _log.exception("provider %s broke its contract", action.node.instance)
             return ProviderError(Fault.AMBIGUOUS, f"{type(exc).__name__}: {exc}", may_have_created=creates)
 
-    async def _create(self, provider: Provider, node: NodeRow, view: View) -> Created:
+    async def _create(self, provider: Provider, action: Action, view: View) -> Created:
+        node, ends_in_s = action.node, action.ends_in_s if isinstance(action, Create) else None
         plan, over_ssh = view.plan, provider.capabilities.bootstrap == "ssh"
         await self._require_its_account(node)
         keys = await self._keys.of(node.job_id) if over_ssh and self._keys is not None else None
@@ -89,6 +91,7 @@ class Actor:
             image=view.document.environment.image,
             public_key=keys.login.public if keys is not None else None,
             host_key=keys.host.private if keys is not None else None,
+            expires_at=None if ends_in_s is None else time.time() + ends_in_s,
             options=view.document.placement.options.get(node.instance, {}),
             avoid=avoided(view, node.instance),
         )

@@ -21,7 +21,7 @@ from shunter_store.jobs import JobRow
 from shunter_store.ledger import NewNode
 from sqlalchemy import Connection
 
-from shunter_workers import line
+from shunter_workers import breakdowns, line
 from shunter_workers.decisions import (
     BeginCreate,
     Fenced,
@@ -67,8 +67,9 @@ class Applier:
         fenced = [write for write in settled.writes if isinstance(write, Fenced)]
         self._write_all(conn, claim, view, fenced)
         change = settled.change
-        if settled.memory is not None:
-            change = replace(change, set={**change.set, "facts": {MEMORY: settled.memory}})
+        facts = breakdowns.forgotten(view.job) | ({} if settled.memory is None else {MEMORY: settled.memory})
+        if facts:
+            change = replace(change, set={**change.set, "facts": facts})
         return steps.apply(conn, claim, change)
 
     def commit_intent(self, conn: Connection, claim: Claim, view: View, writes: list[Fenced]) -> None:

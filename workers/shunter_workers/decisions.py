@@ -148,6 +148,8 @@ class Create:
     """Make the node of this row."""
 
     node: NodeRow
+    ends_in_s: float | None = None
+    """After this its provider shall end it by itself, where it can; None: nothing bounds the life of the job."""
 
 
 @dataclass(frozen=True, slots=True)

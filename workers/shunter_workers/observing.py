@@ -17,10 +17,11 @@ from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledg
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
-from shunter_store.errors import StaleStep
+from shunter_store.errors import ClockSetBack, StaleStep
 from shunter_store.lifecycle import is_terminal
 from shunter_store.objects import ObjectStore
 from shunter_store.pairs import Past
+from shunter_store.sqltypes import clock_of
 from sqlalchemy import Connection
 
 from shunter_workers import line
@@ -30,6 +31,8 @@ from shunter_workers.offers import Offers
 from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import Market, View, memory_of, resource_name
 
+SET_BACK_S: Final = 1.0
+"""A clock that is kept right never goes back by so much at once."""
 _PLANS: Final = frozenset({State.QUEUED, State.RECOVERING})
 _PLACES: Final = frozenset({State.QUEUED, State.PROVISIONING, State.RECOVERING})
 
@@ -66,6 +69,7 @@ class Observer:
 
         Raises:
             StaleStep: it ended, after another worker took it.
+            ClockSetBack: what its rows say when is not to be held against the moment of the claim.
         """
         view = await self._database.aread(lambda conn: self._read(conn, claim))
         view = replace(
@@ -103,6 +107,9 @@ class Observer:
             raise StaleStep(claim.job_id, claim.fence)
         document = load_job(job.spec)
         facts = gang.gang_facts(conn, job_id, job.generation)
+        now = clock_of(conn)
+        if (claim.claimed_at - now).total_seconds() > SET_BACK_S:
+            raise ClockSetBack(job_id)
         budgeted = document.limits.max_cost_usd is not None
         foretold = budgeted or memory_of(job).cap_ahead
         return View(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shunter_store import due, steps
 from shunter_store.database import Database
 from shunter_store.due import Claim
-from shunter_store.errors import Overtaken, SlotsTaken, StaleStep
+from shunter_store.errors import ClockSetBack, Overtaken, SlotsTaken, StaleStep
 from shunter_store.jobs import JobRow
 from shunter_store.steps import Change
 from sqlalchemy import Connection
 
+from shunter_workers import breakdowns
 from shunter_workers.acting import Actor
 from shunter_workers.applying import Applier
 from shunter_workers.deciding import decide
@@ -25,7 +27,6 @@ from shunter_workers.view import View
 
 SPARE_S: Final = 5.0
 """A call ends so long before the lease of its step does."""
-AFTER_A_FAILURE_S: Final = 10.0
 IN_A_ROW: Final = 4
 """Steps of one job that a worker does at once: the way from one state to the next is often two or three of them."""
 
@@ -63,12 +64,12 @@ class Stepper:
             return await self._step(claim, goes_on=goes_on)
         except StaleStep as exc:
             _log.info("%s", exc)
-        except (SlotsTaken, Overtaken) as exc:
+        except (SlotsTaken, Overtaken, ClockSetBack) as exc:
             _log.debug("%s: %s", claim.job_id, exc)
             await self._let_go(claim, 0.0)
-        except Exception:
+        except Exception as exc:
             _log.exception("the step of %s broke", claim.job_id)
-            await self._let_go(claim, AFTER_A_FAILURE_S)
+            await self._give_back(claim, exc)
         return None, None
 
     async def _step(self, claim: Claim, *, goes_on: bool) -> tuple[JobRow, Claim | None]:
@@ -99,8 +100,14 @@ class Stepper:
         return await self.database.awrite(write)
 
     async def _let_go(self, claim: Claim, next_in_s: float) -> None:
+        await self._end(claim, lambda conn: steps.apply(conn, claim, Change(next_in_s=next_in_s)))
+
+    async def _give_back(self, claim: Claim, error: Exception) -> None:
+        await self._end(claim, lambda conn: breakdowns.note(conn, claim, error))
+
+    async def _end(self, claim: Claim, write: Callable[[Connection], object]) -> None:
         try:
-            await self.database.awrite(lambda conn: steps.apply(conn, claim, Change(next_in_s=next_in_s)))
+            await self.database.awrite(write)
         except StaleStep:
             _log.debug("%s was taken over", claim.job_id)
         except Exception:

@@ -46,7 +46,9 @@ class Memory:
     silent_since: float | None = None
     """While stopping: since when no node answers."""
     short_since: float | None = None
-    """While recovering: since when the slots of nodes that are missing are not free."""
+    """For a job that ran: since when not all of its nodes can be had."""
+    mute: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """By node id, of those whose leases are over: when it was heard last, and when a step first found it so."""
     peer_lost_at: float | None = None
     """When a rank was found to have failed for the loss of another one, whose own end is not known yet."""
     asks: Sequence[int] = ()
@@ -79,6 +81,7 @@ class Memory:
             "create_failures": self.create_failures,
             "silent_since": self.silent_since,
             "short_since": self.short_since,
+            "mute": {node_id: list(found) for node_id, found in self.mute.items()},
             "peer_lost_at": self.peer_lost_at,
             "asks": list(self.asks),
             "pausing": self.pausing,

@@ -10,7 +10,7 @@ from typing import Final
 from shunter_schemas.states import Health, NodeState, State
 from shunter_store import due
 from shunter_store.database import Database
-from shunter_store.setbacks import set_back
+from shunter_store.setbacks import NOTABLE_S, follow_jump
 from shunter_store.sqltypes import clock_of, db_now, seconds
 from shunter_store.tables import job_due, jobs, nodes
 from sqlalchemy import Connection, select
@@ -21,8 +21,6 @@ EVERY_S: Final = 2.0
 AT_ONCE: Final = 100
 """Silent jobs that one round wakes. Where the service itself was away thousands seem silent, and most are back before
 their turn comes."""
-SET_BACK_S: Final = 60.0
-"""A clock that goes back by less holds up nothing for longer than that."""
 LOOKS_WITHIN_S: Final = 5.0
 FOLLOWS_WITHIN_S: Final = 60.0
 
@@ -55,9 +53,9 @@ class _Look:
         """Whether it came soon after; else somebody else may have swept in between, and have seen the same."""
         return self.began - before.began < FOLLOWS_WITHIN_S
 
-    def behind_s(self, before: _Look) -> float:
-        """How much less has passed by the database's clock, since then, than really has."""
-        return (self.began - before.began) - (self.by_database - before.by_database)
+    def ahead_s(self, before: _Look) -> float:
+        """How much more has passed by the database's clock, since then, than really has."""
+        return (self.by_database - before.by_database) - (self.began - before.began)
 
 
 class Sweep:
@@ -82,12 +80,14 @@ class Sweep:
         return EVERY_S
 
     async def _mind_the_clock(self) -> None:
-        """Where the database's clock was set back, what waits for a moment would wait for hours: it looks anew."""
+        """Where the database's clock was set, what waits for a moment would wait for hours, or what is counted from one
+        would count hours: both move with it."""
         before, look = self._looked, await self._look()
-        if before is not None and look is not None and look.follows(before) and look.behind_s(before) >= SET_BACK_S:
-            by_s = look.behind_s(before)
-            woken = await self._database.awrite(lambda conn: set_back(conn, by_s=by_s))
-            _log.warning("the database's clock was set back by %.0f s: %d jobs look anew", by_s, woken)
+        if before is not None and look is not None and look.follows(before):
+            by_s, within_s = look.ahead_s(before), look.began - before.began + LOOKS_WITHIN_S
+            if abs(by_s) >= NOTABLE_S:
+                woken = await self._database.awrite(lambda conn: follow_jump(conn, by_s=by_s, within_s=within_s))
+                _log.warning("the database's clock went %+.0f s: %s jobs look anew", by_s, woken)
         self._looked = look
 
     async def _look(self) -> _Look | None:

@@ -1,7 +1,8 @@
 """Lost nodes that cannot be replaced: on with fewer GPUs, where `recovery.min_gpus` allows it, or with all elsewhere.
 
 The nodes that live come first: they have the environment and the data, and their ranks are counted anew. A plan for
-fewer GPUs is made only after the job has run once; it goes back to all of them when the next gang is planned whole.
+fewer GPUs is made only after the job has run once, and only after all of them could not be had for a while. The job
+goes back to all of them when its next gang is planned whole: a training that runs is not stopped in order to grow.
 """
 
 from __future__ import annotations
@@ -23,15 +24,24 @@ from shunter_workers.decisions import Decision, Release, Renumber, Settle
 from shunter_workers.states.reckoning import facts_of
 from shunter_workers.view import View
 
-PATIENCE_S: Final = 30.0
+SLOTS_PATIENCE_S: Final = 30.0
 """Slots of a lost node are free again once it is seen to be gone; for so long they are waited for."""
+PATIENCE_S: Final = 150.0
+"""So long all GPUs are waited for before fewer will do. Longer than a refusal of the provider is taken for its last
+word, so that it is asked twice at least."""
 
 
 def patience_left_s(view: View, now: datetime) -> float:
-    """How long replacements may still be waited for whose slots are not free."""
+    """How long what is missing may still be waited for."""
     since = view.memory.short_since
     waited_s = 0.0 if since is None else now.timestamp() - since
-    return PATIENCE_S - waited_s if 0 <= waited_s < PATIENCE_S else 0.0
+    patience_s = PATIENCE_S if smaller_document(view.document) is not None else SLOTS_PATIENCE_S
+    return patience_s - waited_s if 0 <= waited_s < patience_s else 0.0
+
+
+def be_patient(view: View, now: datetime) -> dict[str, Any] | None:
+    """What is remembered where not all could be had: since when. None: it is known already."""
+    return None if view.memory.short_since is not None else view.memory.but(short_since=now.timestamp())
 
 
 def is_refused(view: View, now: datetime) -> bool:

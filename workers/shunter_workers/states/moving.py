@@ -73,5 +73,7 @@ def kept_plan(view: View) -> Plan | None:
 def _take_over(view: View, columns: dict[str, Any]) -> Settle:
     assert view.job.move_wish is not None
     moved = Moved(view.job.move_wish, view.memory.ordered_generation)
-    memory = view.memory.but(silent_since=None, create_failures=0, blocks=(), not_before=0.0, most_micro_size=None)
+    memory = view.memory.but(
+        silent_since=None, short_since=None, create_failures=0, blocks=(), not_before=0.0, most_micro_size=None
+    )
     return Settle(Change(next_in_s=0.0, set=columns, moved=moved), memory=memory)

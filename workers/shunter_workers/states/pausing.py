@@ -53,7 +53,9 @@ def come_to_rest(view: View, now: datetime) -> Decision | None:
         next_in_s=0.0,
         set={"plan": None, "provider": None, "waiting": dict(AT_REST), "health": Health.OK},
     )
-    rested = view.memory.but(paused_at=now.timestamp(), pausing=0, silent_since=None, not_before=0.0, asked={})
+    rested = view.memory.but(
+        paused_at=now.timestamp(), pausing=0, silent_since=None, short_since=None, not_before=0.0, asked={}
+    )
     return Settle(change, memory=rested)
 
 

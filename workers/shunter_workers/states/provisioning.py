@@ -10,7 +10,7 @@ from shunter_store.ledger import NodeRow
 from shunter_store.steps import Change
 
 from shunter_workers.decisions import Act, BeginCreate, Create, Decision, Search, Settle, wait
-from shunter_workers.states.ends import next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
+from shunter_workers.states.ends import ends_in_s, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
 from shunter_workers.states.gang import (
     has_orders,
     intend_missing,
@@ -72,7 +72,8 @@ def _next_call(view: View, now: datetime) -> Decision | None:
             capabilities = view.capabilities_of(node)
             deadline = after(now, capabilities.create_timeout_s + capabilities.visibility_delay_s)
             begin = BeginCreate(node.id, deadline, price_now(view))
-            return Act(Create(node), [begin, order(view, [node], now)] if takes_orders_early(view, node) else [begin])
+            create = Create(node, ends_in_s(view, now))
+            return Act(create, [begin, order(view, [node], now)] if takes_orders_early(view, node) else [begin])
         if node.handle is None:
             return Act(Search(node))  # a step died in the middle, or the answer was lost
     return None

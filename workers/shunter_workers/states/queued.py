@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from shunter_store.steps import Change
 from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait
 from shunter_workers.states.ends import stop_at_limit, stop_if_asked, stop_if_done, stop_if_too_dear
-from shunter_workers.states.fewer import resized, smaller_document
+from shunter_workers.states.fewer import be_patient, patience_left_s, resized, smaller_document
 from shunter_workers.states.moving import move_in_queue
 from shunter_workers.states.pausing import rest
 from shunter_workers.states.reckoning import facts_of
@@ -51,7 +52,10 @@ def place_gang(view: View, now: datetime) -> Decision:
     if isinstance(answer, Refusal) and not answer.final:
         answer = _with_fewer(view, now) or answer
     if isinstance(answer, Refusal):
-        return stop(answer.reason, answer.detail) if answer.final else _wait_for(view, answer, now)
+        if answer.final:
+            return stop(answer.reason, answer.detail)
+        waiting = _wait_for(view, answer, now)
+        return replace(waiting, memory=be_patient(view, now)) if view.memory.started else waiting
     if (too_dear := stop_if_too_dear(view, answer.usd_per_hour)) is not None:
         return too_dear
     ahead = market.ahead.get(resource_name(answer.instance, answer.slot_kind), ())
@@ -75,9 +79,9 @@ def place_gang(view: View, now: datetime) -> Decision:
 
 
 def _with_fewer(view: View, now: datetime) -> Plan | None:
-    """A smaller gang, for a job that ran already and may go on so."""
+    """A smaller gang, for a job that ran already, may go on so, and has waited for all of its GPUs for a while."""
     smaller = smaller_document(view.document) if view.memory.started else None
-    if smaller is None:
+    if smaller is None or patience_left_s(view, now) > 0:
         return None
     answer = plan(smaller, view.market.candidates, facts_of(view, now), view.history)
     return answer if isinstance(answer, Plan) else None

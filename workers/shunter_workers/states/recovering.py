@@ -16,7 +16,13 @@ from shunter_store.steps import Change
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
 from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done
-from shunter_workers.states.fewer import go_on_otherwise, is_refused, patience_left_s
+from shunter_workers.states.fewer import (
+    be_patient,
+    go_on_otherwise,
+    is_refused,
+    patience_left_s,
+    smaller_document,
+)
 from shunter_workers.states.gang import intend_missing, is_ready, missing_ranks, start
 from shunter_workers.states.moving import clear_for_move, move_kept
 from shunter_workers.states.pausing import come_to_rest, judge_halting
@@ -28,6 +34,7 @@ DRAIN_WITHIN_S: Final = 60.0
 """How long a kept node may take to stop its ranks and upload what they left. After that it is told to run anyway: an
 agent ends the old generation before it begins a new one."""
 SLOTS_AGAIN_S: Final = 1.0
+REFUSED_AGAIN_S: Final = 5.0
 
 
 def decide(view: View, now: datetime) -> Decision:
@@ -87,16 +94,12 @@ def _replace(view: View, now: datetime) -> Decision | None:
         return place_gang(view, now)
     if not missing_ranks(view):
         return None
-    intend = intend_missing(view)
-    if intend is None and patience_left_s(view, now) > 0:
-        return _await_slots(view, now)
-    otherwise = go_on_otherwise(view, now) if intend is None or is_refused(view, now) else None
+    intend, refused = intend_missing(view), is_refused(view, now)
+    may_wait = intend is None or (refused and smaller_document(view.document) is not None)
+    if may_wait and patience_left_s(view, now) > 0:
+        again_in_s = SLOTS_AGAIN_S if intend is None else REFUSED_AGAIN_S
+        return Settle(Change(next_in_s=again_in_s), memory=be_patient(view, now))
+    otherwise = go_on_otherwise(view, now) if intend is None or refused else None
     if otherwise is not None:
         return otherwise
     return wait(SLOTS_AGAIN_S) if intend is None else Settle(Change(trigger=Trigger.PLANNED, next_in_s=0.0), [intend])
-
-
-def _await_slots(view: View, now: datetime) -> Decision:
-    if view.memory.short_since is not None:
-        return wait(SLOTS_AGAIN_S)
-    return Settle(Change(next_in_s=SLOTS_AGAIN_S), memory=view.memory.but(short_since=now.timestamp()))

@@ -22,6 +22,7 @@ from shunter_workers.states.foretelling import foretell
 from shunter_workers.states.moving import move_if_asked
 from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.states.refusing import lose_unusable
+from shunter_workers.states.silence import next_look_s
 from shunter_workers.view import View, soonest
 
 LOOK_AGAIN_S: Final = 5.0
@@ -45,7 +46,11 @@ def decide(view: View, now: datetime) -> Decision:
     if own is not None:
         return own
     health = Health.UNREACHABLE if is_silent(view, now) else Health.OK
-    again_in_s = soonest(next_limit_s(view, now), LOOK_AGAIN_S if health is Health.UNREACHABLE else None)
+    looks = (
+        LOOK_AGAIN_S if health is Health.UNREACHABLE else None,
+        next_look_s(view, now) if view.memory.mute else None,
+    )
+    again_in_s = soonest(next_limit_s(view, now), *looks)
     if health is view.job.health:
         return wait(again_in_s)
     return Settle(Change(next_in_s=again_in_s, set={"health": health}, events=[("job.health", {"health": health})]))

@@ -15,7 +15,6 @@ from shunter_workers.states.ends import (
     judge_gang,
     lose_useless,
     next_limit_s,
-    next_silence_s,
     stop_at_limit,
     stop_if_asked,
     stop_if_done,
@@ -23,6 +22,7 @@ from shunter_workers.states.ends import (
 from shunter_workers.states.moving import move_if_asked
 from shunter_workers.states.pausing import pause_if_asked
 from shunter_workers.states.refusing import lose_unusable
+from shunter_workers.states.silence import next_look_s
 from shunter_workers.view import View, soonest
 
 
@@ -42,7 +42,7 @@ def decide(view: View, now: datetime) -> Decision:
         return own
     if view.gang.all_up:
         return _run(view, now)
-    return wait(soonest(next_limit_s(view, now), next_silence_s(view, now)))
+    return wait(soonest(next_limit_s(view, now), next_look_s(view, now)))
 
 
 def _run(view: View, now: datetime) -> Settle:

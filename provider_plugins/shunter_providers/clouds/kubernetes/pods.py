@@ -37,6 +37,8 @@ _GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 _GROUP_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
 _GROUP_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
 _LAUNCH: Final = "launch"
+_LONGEST_LIFE_S: Final = 2.0**31 - 1
+"""What the API takes."""
 _STAYS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
@@ -84,7 +86,7 @@ def pod_of(intent: Intent, settings: KubernetesSettings, options: KubernetesOpti
     spec = _spec(intent, settings, options)
     spec["affinity"] = _affinity(intent, settings, topology if in_gang and not queue else "")
     if intent.expires_at is not None:
-        spec["activeDeadlineSeconds"] = max(60, int(intent.expires_at - now))
+        spec["activeDeadlineSeconds"] = max(60, int(min(intent.expires_at - now, _LONGEST_LIFE_S)))
     meta = {"name": intent.token, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
