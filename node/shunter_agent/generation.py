@@ -86,9 +86,10 @@ class Generation:
 
     def resume_ended(self, reason: str) -> None:
         """Take up a generation of an agent that died: its ranks died with it, its files are still to be sent."""
-        end = self._shared.state.of(self.number).end
+        known = self._shared.state.of(self.number)
         self.phase = "ended"
-        if not end:
+        if not known.end:
+            self._shared.recorder.record_all(self._watch.rest(known.newest_point))
             self._record_end("failed", {"failure_class": "node", "reason": "agent_restarted", "message": reason})
         self._shipment.finish()
 

@@ -32,7 +32,12 @@ class Feed:
         self._recorded_at = -math.inf
         self._last_step: int | None = None
         self._newest: dict[str, float] = {}
+        self._begins_behind: int | None = None
         self.total_steps: int | None = None
+
+    def begin_behind(self, step: int) -> None:
+        """Points up to the next one of this step were recorded before, and are passed over."""
+        self._begins_behind = step
 
     def add(self, found: dict[str, Any]) -> None:
         """Take one line `{"step": …, <name>: <finite number>, …}`; what is not usable in it is left out."""
@@ -43,6 +48,10 @@ class Feed:
         numbers = ((name, _number(value)) for name, value in found.items() if name not in _OF_THE_POINT)
         values = {name: value for name, value in numbers if value is not None}
         self.total_steps = total if total is not None else self.total_steps
+        if self._begins_behind is not None:
+            if values and step == self._begins_behind:
+                self._begins_behind = None
+            return
         if values:
             self._points.append({"step": step, "at": time.time() if at is None else at, "values": values})
         elif step == self._last_step:

@@ -23,6 +23,8 @@ class GenerationState:
         """Steps whose checkpoint was uploaded."""
         self.artifacts: list[str] = list(saved.get("artifacts", []))
         """Paths that were uploaded."""
+        self.newest_point: int | None = saved.get("newest_point")
+        """The step of the metric point that was recorded last."""
 
     def saved(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -98,10 +100,15 @@ def _artifact(state: GenerationState, data: dict[str, Any]) -> None:
     state.artifacts.append(data["file"]["path"])
 
 
+def _metrics(state: GenerationState, data: dict[str, Any]) -> None:
+    state.newest_point = data["points"][-1]["step"]
+
+
 _CHANGES: dict[str, Callable[[GenerationState, dict[str, Any]], None]] = {
     **{kind: _end(kind) for kind in ENDS},
     "drained": _drained,
     "log": _log,
     "checkpoint": _checkpoint,
     "artifact": _artifact,
+    "metrics": _metrics,
 }

@@ -51,6 +51,13 @@ class Watch:
         self.told = self.told or bool(due)
         return entries + due
 
+    def rest(self, newest: int | None) -> list[Entry]:
+        """The points that rank 0 wrote behind the `newest` one that was recorded, once it has died with its agent."""
+        if newest is not None:
+            self._feed.begin_behind(newest)
+        RankTail(self._layout.metrics(self._generation, 0)).read(self._feed, final=True)
+        return self._feed.due(self._generation, final=True)
+
     @property
     def ending(self) -> str:
         """How a training ended that succeeded before its last step; empty for any other."""

@@ -15,6 +15,15 @@ from support.waiting import wait_until
 
 TALK = "import time\nfor number in range(10**6):\n    print('line', number, flush=True)\n    time.sleep(0.01)"
 
+COUNT = """
+import json, os, time
+with open(os.environ["SHUNTER_METRICS_FILE"], "a") as metrics:
+    for step in range(20):
+        print(json.dumps({"step": step, "loss": 1.0}), file=metrics, flush=True)
+        time.sleep(0.05)
+time.sleep(600)
+"""
+
 
 def test_ranks_die_with_their_agent_and_its_successor_says_so(service: NodeService, agent: AgentProcess) -> None:
     service.run(assignment(python(TALK), ranks={"ranks_per_node": 2}))
@@ -43,6 +52,24 @@ def test_no_log_byte_is_lost_or_doubled_by_a_crash(service: NodeService, agent: 
     service.wait_for("drained")
 
     assert service.log(0, "stdout") == written
+
+
+def test_points_that_were_written_and_not_read_before_a_crash_are_told_after_it_once(
+    service: NodeService, make_agent: AgentMaker
+) -> None:
+    agent = make_agent(environment={"SHUNTER_AGENT_METRICS_S": "3600"}).start()
+    service.run(assignment(python(COUNT)))
+    service.wait_for("metrics")
+    written = agent.folder / "metrics/1/rank-0.jsonl"
+    wait_until(lambda: written.read_bytes().count(b"\n") == 20, description="the program has told everything")
+    told_before = service.points()
+
+    agent.kill()
+    agent.start()
+    service.wait_for("drained")
+
+    assert len(told_before) < 20
+    assert service.points() == [(step, {"loss": 1.0}) for step in range(20)]
 
 
 def test_a_chunk_that_was_stored_but_not_recorded_is_stored_again_under_another_key(
