@@ -21,6 +21,7 @@ from shunter_planner.fitting import gangs_of, slots_of
 from shunter_planner.hinted import tight, too_large
 from shunter_planner.limits import Beyond, beyond_limits, limit_notes, way_out
 from shunter_planner.models.document import Known, Unknown, model_of
+from shunter_planner.near_misses import near_misses
 from shunter_planner.search.choice import alternatives, cheapest_of_each_kind, choose
 from shunter_planner.search.machines import Machine
 from shunter_planner.search.places import places_of
@@ -65,7 +66,7 @@ def plan(document: JobSpec, offers: Sequence[Candidate], facts: Facts, history: 
     sizer = _sizer(document, model, facts, history)
     quotes = _quotes(document, places, sizer, replace(facts, model=model), rejected, beyond)
     if not quotes:
-        return _refuse(rejected, facts, beyond)
+        return _refuse(_cheapest_first(rejected, offers), facts, beyond, [*near_misses(document, offers)])
     chosen = choose(document, quotes)
     others = alternatives(document, quotes, chosen)
     return _make_plan(document, chosen, others, replace(facts, model=model), rejected)
@@ -232,7 +233,13 @@ def _most_telling(rejected: Sequence[Rejection]) -> tuple[Rejection, ...]:
     return tuple(ranked[:MOST_REJECTED])
 
 
-def _refuse(rejected: Sequence[Rejection], facts: Facts, beyond: list[Beyond]) -> Refusal:
+def _cheapest_first(rejected: Sequence[Rejection], offers: Sequence[Candidate]) -> list[Rejection]:
+    """Where all cost too much, the cheapest say by how much."""
+    rates = {(one.instance, one.offer.instance_type, one.offer.region): one.offer.price.usd_per_hour for one in offers}
+    return sorted(rejected, key=lambda entry: rates.get((entry.instance, entry.instance_type, entry.region), 0.0))
+
+
+def _refuse(rejected: Sequence[Rejection], facts: Facts, beyond: list[Beyond], misses: Sequence[str]) -> Refusal:
     reasons = Counter(entry.reason for entry in rejected)
     told = _most_telling(rejected)
     waiting = [entry for entry in rejected if not entry.final]
@@ -243,7 +250,8 @@ def _refuse(rejected: Sequence[Rejection], facts: Facts, beyond: list[Beyond]) -
     if waiting:
         return Refusal(Reason.NO_CAPACITY, _in_words(waiting), final=False, rejected=told, rejected_by=dict(reasons))
     reason = next((end for slugs, end in _FINAL_REASONS if reasons.keys() & slugs), Reason.NO_CAPACITY)
-    detail = f"no offer takes this job: {_in_words(told) or 'no provider offers anything'}"
+    words = "; ".join((*misses, _in_words(told) or "no provider offers anything"))
+    detail = f"no offer takes this job: {words}"
     limit = {Reason.BUDGET_EXHAUSTED: "cost", Reason.DURATION_EXCEEDED: "duration"}.get(reason, "")
     return Refusal(reason, detail + way_out(beyond, limit), final=True, rejected=told, rejected_by=dict(reasons))
 
