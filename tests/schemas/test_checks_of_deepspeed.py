@@ -50,6 +50,13 @@ def faults_of_script(config: Config, *arguments: str, ranks: int = 4, **strategy
         {BATCH: "auto", MICRO: 3, STEPS: 5},
         {BATCH: 7, MICRO: "auto"},
         {BATCH: 2, MICRO: 1, "sequence_parallel_size": 2},
+        {
+            "zero_optimization": {
+                "memory_efficient_linear": True,
+                "sub_group_size": "auto",
+                "reduce_bucket_size": "5000",
+            }
+        },
     ],
 )
 def test_every_form_of_batch_sizes_that_multiplies_is_taken(config: Config) -> None:
@@ -143,6 +150,32 @@ CONTRADICTIONS: list[tuple[Config, str, str]] = [
         {"zero_optimization": {"stage3_prefetch_bucket_size": 5}},
         "/zero_optimization/stage3_prefetch_bucket_size",
         "works at stage 3 only, and /strategy/zero_stage is 2; leave it out, or use 3",
+    ),
+    (
+        {"zero_optimization": {"stage3_gather_16bit_weights_on_model_save": True}},
+        "/zero_optimization/stage3_gather_16bit_weights_on_model_save",
+        "works at stage 3 only, and /strategy/zero_stage is 2; leave it out, or use 3",
+    ),
+    (
+        {"zero_optimization": {"reduce_bucket_size": "5e8"}},
+        "/zero_optimization/reduce_bucket_size",
+        "must be a number; write it without quotes",
+    ),
+    (
+        {"optimizer": {"type": "AdamW", "params": {"lr": "1e-4"}}},
+        "/optimizer/params/lr",
+        "must be a number; write it without quotes",
+    ),
+    ({"bf16": True}, "/bf16", 'must be an object such as {"enabled": true}'),
+    (
+        {"zero_optimization": {"offload_optimizer": "cpu"}},
+        "/zero_optimization/offload_optimizer",
+        'must be an object such as {"device": "cpu"}',
+    ),
+    (
+        {"zero_optimization": {"offload_optimizer": {"device": "gpu"}}},
+        "/zero_optimization/offload_optimizer/device",
+        "must be none, cpu or nvme",
     ),
     (
         {"zero_optimization": {"offload_optimizer": {"ratio": 0.5}}},

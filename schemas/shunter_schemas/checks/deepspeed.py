@@ -55,7 +55,8 @@ def _owned(job: JobSpec) -> Iterator[Fault]:
     of_training = _owned_by_training(job, workload) if isinstance(workload, TrainingWorkload) else ()
     for owned in (*of_training, *_owned_by_strategy(strategy)):
         said = section(strategy.config, *owned.path[:-1]).get(owned.path[-1])
-        if said not in (None, AUTO) and said != owned.value:
+        is_no_device = owned.path[-1] == "device" and said not in ("none", "cpu", "nvme")  # told by the rules
+        if said not in (None, AUTO) and said != owned.value and not is_no_device:
             yield Fault(_CONFIG + pointer(owned.path), _contradiction(said, owned))
 
 

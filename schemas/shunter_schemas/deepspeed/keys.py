@@ -17,6 +17,13 @@ _PARAMETERS = {
     "zero_stage": "zero_optimization` as `stage",
 }
 """Members of parts whose members depend on a `type`, and a name that is not DeepSpeed's at all."""
+_EXAMPLES = {
+    "zero_optimization": '{"stage": 2}',
+    **dict.fromkeys(("fp16", "bf16", "torch_autocast"), '{"enabled": true}'),
+    **dict.fromkeys(("offload_optimizer", "offload_param"), '{"device": "cpu"}'),
+    **dict.fromkeys(("optimizer", "scheduler"), '{"type": "…", "params": {…}}'),
+}
+"""What is most often given as a word or a switch in place of an object."""
 
 
 def key_findings(document: Mapping[str, Any], setting: Setting) -> Iterator[Finding]:
@@ -36,8 +43,8 @@ def key_findings(document: Mapping[str, Any], setting: Setting) -> Iterator[Find
 def _members(document: Mapping[str, Any], path: tuple[str, ...], known: frozenset[str]) -> Iterator[Finding]:
     parent, name = section(document, *path[:-1]), path[-1]
     if name in parent and not isinstance(parent[name], Mapping) and parent[name] is not None:
-        detail = 'must be an object such as {"stage": 2}' if name == "zero_optimization" else "must be an object"
-        yield Finding(path, detail)
+        example = _EXAMPLES.get(str(name), "")
+        yield Finding(path, f"must be an object{example and ' such as '}{example}")
     for member in section(document, *path):
         finding = _old((*path, member))
         if finding is None and member not in known and ALSO_BY_FIELD_NAME + member not in known:

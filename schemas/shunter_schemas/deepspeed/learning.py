@@ -37,7 +37,7 @@ def optimizer_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(document.get("optimizer"), Mapping):
         return
     path, name = ("optimizer", "type"), section(document, "optimizer").get("type")
-    known = (*OPTIMIZERS, *TORCH_OPTIMIZERS)
+    known = tuple(dict.fromkeys((*OPTIMIZERS, *TORCH_OPTIMIZERS)))
     if not isinstance(name, str):
         yield Finding(("optimizer",), f"`type` is missing; known: {', '.join(known)}")
     elif name in REMOVED_OPTIMIZERS:

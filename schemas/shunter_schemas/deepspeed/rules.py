@@ -80,7 +80,8 @@ def _stage(document: Mapping[str, Any], _: Setting) -> Iterator[Finding]:
         yield Finding((ZERO, "stage"), "must be 0, 1, 2 or 3")
         return
     for name, value in zero.items():
-        if stage != 3 and (name in STAGE_3_ONLY or name.startswith("stage3_")) and not _is_idle(value):
+        bound = name in STAGE_3_ONLY or name.startswith("stage3_")
+        if stage != 3 and bound and not _is_idle(value) and (name, value) not in _DEFAULTS:
             yield Finding((ZERO, name), f"works at stage 3 only, and `{ZERO}.stage` is {stage}; leave it out, or use 3")
     if zero.get("compute_grad_norm") is False and stage not in (1, 2):
         yield Finding(
@@ -125,8 +126,26 @@ def _is_idle(value: Any) -> bool:
     """Whether an option says that it is not used."""
     if isinstance(value, Mapping):
         return value.get("device", "none") == "none" and not any(isinstance(v, list) and v for v in value.values())
-    return value in (None, False, 0, 1, AUTO)
+    return value is not True and value in (None, False, 0, 1, AUTO)
+
+
+def _quoted(document: Mapping[str, Any], _: Setting) -> Iterator[Finding]:
+    """Numbers that are texts: what is handed on to an optimizer or a scheduler is not read as a number there."""
+    for path in (("optimizer", "params"), ("scheduler", "params"), (ZERO,)):
+        for name, value in section(document, *path).items():
+            if isinstance(value, str) and _reads_as(float, value) and not (path == (ZERO,) and _reads_as(int, value)):
+                yield Finding((*path, name), "must be a number; write it without quotes")
+
+
+def _reads_as(kind: Callable[[str], object], text: str) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 _Rule = Callable[[Mapping[str, Any], Setting], Iterator[Finding]]
-_RULES: tuple[_Rule, ...] = (_switches, _precision, _stage, _offload, _groups)
+_RULES: tuple[_Rule, ...] = (_switches, _precision, _stage, _offload, _groups, _quoted)
+_DEFAULTS = (("memory_efficient_linear", True),)
+"""Options of stage 3 that are on unless somebody says otherwise."""
