@@ -40,8 +40,9 @@ TESTED_AGAINST: Final[Mapping[str, str]] = {
     "lambda": f"a stateful fake of its API 1.8 over HTTP, {_KIT}, and jobs whose agent the provider starts",
     "paperspace": f"a stateful fake of its API v1 over HTTP, {_KIT}; not verified: its words for want of room, quota "
     "and money, its limit of calls, the unit of its rates, and how long a script may be",
-    "ovh": f"a stateful fake of Keystone, nova, glance, neutron and the price list over HTTP, {_KIT}; not verified: "
-    "the name of the image with NVIDIA's driver",
+    "ovh": f"a stateful fake of Keystone, nova, glance, neutron and the price list over HTTP, {_KIT}; a real Keystone "
+    "30, nova 34 and placement 16 with a fake hypervisor, the kit as far as they can play it; the fake's nova is held "
+    "to what the real one answers; not verified: the name of the image with NVIDIA's driver",
     "runpod": f"a stateful fake of its API v2 over HTTP, {_KIT}, and jobs whose agent the provider starts",
     "vast": f"a stateful fake of its API over HTTP, {_KIT}; not verified: its words for want of credit and for a bid "
     "that is too low, and how an image's sshd takes the host key",
@@ -103,7 +104,8 @@ def text() -> str:
     """The page."""
     plugins = dict(_plugins())
     headings = (
-        *("plugin", "nodes", "capacity", "create calls", "prices", "joins nodes", "starts the agent"),
+        *("plugin", "nodes", "`environment.image`", "capacity", "create calls", "prices", "joins nodes"),
+        "starts the agent",
         *("a node that stops itself", "console", "pace", "tested against"),
     )
     parts = [_HEAD, "## What each can do\n", *table(headings, (_row(name, kind) for name, kind in plugins.items())), ""]
@@ -131,6 +133,7 @@ def _row(name: str, kind: Any) -> tuple[str, ...]:
     return (
         f"`{name}`",
         ", ".join(declared.kinds),
+        "runs it" if declared.runs_images else "-",
         ", ".join(capacity.replace("_", " ") for capacity in declared.capacities),
         _IDEMPOTENCY[declared.idempotency],
         ("nothing is billed" if not declared.bills else declared.price_source) + fee,

@@ -145,7 +145,8 @@ async def _up(provider: Provider, handle: str) -> str:
     give_up_at = began + provider.capabilities.readiness_deadline_s
     while (view := await provider.get(handle)).condition is not NodeCondition.RUNNING:
         if view.condition in (NodeCondition.FAILED, NodeCondition.GONE) or time.monotonic() > give_up_at:
-            raise ProviderError(Fault.TRANSIENT, f"it is {view.condition}: {view.reason or 'no reason is told'}")
+            told = f"it is {view.condition}: {view.reason or 'no reason is told'}"
+            raise ProviderError(view.fault or Fault.TRANSIENT, told)
         await asyncio.sleep(_LOOK_EVERY_S)
     return f"it runs after {time.monotonic() - began:.0f} s"
 

@@ -2,7 +2,7 @@
 
 A plugin is a class that fulfils `Provider`, published as an entry point in the group `shunter.providers`. Each verb may
 raise `ProviderError` and nothing else; none of them waits for a node to become ready; the core enforces time-outs.
-Only the standard library is imported here, so that a plugin's tests need no more than this package.
+Only the standard library is needed here, so that a plugin's tests need no more than this package.
 """
 
 from __future__ import annotations
@@ -12,55 +12,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from shunter_providers.errors import Fault as Fault
+from shunter_providers.errors import ProviderError as ProviderError
+from shunter_providers.errors import Scope as Scope
+
 CONTRACT_VERSION = 1
 
 HANDLE_VARIABLE = "SHUNTER_NODE_HANDLE"
 """Set it in the agent's environment where the handle is known then: the service tells twins apart by it."""
-
-
-class Fault(StrEnum):
-    """What went wrong, in words that the core knows; beside each, the one thing that the caller does next."""
-
-    NO_CAPACITY = "no_capacity"  # try the next offer
-    QUOTA = "quota"  # block the scope, try elsewhere
-    AUTH = "auth"  # stop using the instance, tell the operator
-    PAYMENT = "payment"  # stop using the instance, tell the operator
-    RATE_LIMITED = "rate_limited"  # wait `retry_after_s`
-    TRANSIENT = "transient"  # try again with back-off
-    INVALID = "invalid"  # fail the job with the field
-    NOT_FOUND = "not_found"  # the thing is absent
-    CONFLICT = "conflict"  # search by token, then decide
-    AMBIGUOUS = "ambiguous"  # something may exist: search by token before anything else
-
-
-class Scope(StrEnum):
-    """How far a fault reaches."""
-
-    OFFER = "offer"
-    ZONE = "zone"
-    REGION = "region"
-    ACCOUNT = "account"
-    PROVIDER = "provider"
-
-
-class ProviderError(Exception):
-    """The only error that a plugin raises. `may_have_created` forces a search by token before any retry."""
-
-    def __init__(
-        self,
-        fault: Fault,
-        detail: str,
-        *,
-        scope: Scope = Scope.PROVIDER,
-        retry_after_s: float | None = None,
-        may_have_created: bool = False,
-    ) -> None:
-        super().__init__(f"{fault}: {detail}")
-        self.fault = fault
-        self.detail = detail
-        self.scope = scope
-        self.retry_after_s = retry_after_s
-        self.may_have_created = may_have_created
 
 
 class Availability(StrEnum):
@@ -135,6 +94,9 @@ class Offer:
     """`rdma`, `ethernet` (private, any port), `none` (only ports that the provider forwards), `any`: unknown."""
     fabric: str | None = None
     """Nodes of the same group can be joined; None: no group is known."""
+    network_gbps: float | None = None
+    """Between two of its nodes, in each direction, in Gbit/s of a whole node; None: not known, and a plan takes what is
+    usual for the interconnect."""
     valid_until: float | None = None
     """Seconds since the epoch after which the offer is void; None: unknown."""
 
@@ -187,7 +149,7 @@ class Intent:
 class NodeCondition(StrEnum):
     """What the provider says of a node."""
 
-    QUEUED = "queued"
+    QUEUED = "queued"  # it waits for capacity and bills nothing; its time to become ready has not begun
     PENDING = "pending"
     RUNNING = "running"
     STOPPED = "stopped"
@@ -236,6 +198,12 @@ class NodeView:
     billed_usd_per_hour: float | None = None
     ssh: SshEndpoint | None = None
     """With `bootstrap: ssh`: how to reach it, once that is known; it may change."""
+    fault: Fault | None = None
+    """Of one that `FAILED`: the fault that a create call would have named, had it been known then; `reason` holds the
+    provider's words. `INVALID`: no such node ever comes up (its image does not exist), and the job fails with it; where
+    the scope is `ACCOUNT` or `PROVIDER`, the instance's own settings are wrong, not the job. None: it is not known."""
+    scope: Scope = Scope.OFFER
+    """How far the fault reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +295,8 @@ class Capabilities:
     """Several jobs may sit on one host: the core reserves slots (unique rows) before `create`."""
     console: bool = False
     """It is a `ShowsConsole`."""
+    runs_images: bool = False
+    """Its nodes run the container image that an intent names. Else no job that names one is placed here."""
     lease_s: float | None = 7200.0
     """Default dead-man lease of its nodes; None: no expiry (nodes that bill nothing)."""
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shunter_providers.contract import Identity, NodeView, Offer, Price
+from shunter_providers.contract import Fault, Identity, NodeView, Offer, Price, Scope
 
 
 class Sane(NamedTuple):
@@ -41,9 +41,11 @@ def check_text(got: Any) -> str:
 
 
 def check_view(got: Any) -> NodeView:
-    """A node with a handle."""
+    """A node with a handle, and a fault of the contract if any."""
     if not isinstance(got, NodeView) or not isinstance(got.handle, str):
         raise TypeError(f"answered {_kind(got)}, not a NodeView")
+    if not isinstance(got.fault, Fault | None) or not isinstance(got.scope, Scope):
+        raise TypeError(f"answered a NodeView with the fault {got.fault!r} of the scope {got.scope!r}")
     return got
 
 

@@ -51,8 +51,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row("inputs.*.secret", _given, _SECRETS),
     Row("workload.precision", _one_of("fp8"), _FP8),
     Row("workload.precision.compute", _one_of("fp8"), _FP8),
-    Row("environment.image", _given, "container images; leave it out"),
-    Row("environment.registry", _given, "container images; leave it out"),
+    Row("environment.registry", _given, "registries that want credentials; use a public image, or one that the "
+        "provider's own settings give access to"),
     Row("environment.python", _given, "choosing the Python version; leave it out to take the node's own"),
     Row("environment.torch", _given, "choosing the torch version; leave it out to take the node's own"),
     Row("environment.secrets", _given, _SECRETS),

@@ -26,7 +26,8 @@ class Environment(Part):
 
     image: ImageName | None = Field(
         default=None,
-        description="A container image. Null: the provider's own machine image.",
+        description="A container image that nodes run, with `sh` and Python 3.8 or newer in it, and torch for "
+        "trainings: only on providers whose nodes are containers. Null: the provider's own image.",
         examples=["ghcr.io/acme/train:1"],
     )
     registry: Registry | None = Field(

@@ -32,7 +32,7 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
     ),
     Reason.INVALID: Meaning(
         "the provider refused the request as wrong",
-        "its own words are in the message; change `resources` or `placement`",
+        "its own words are in the message; change `resources`, `placement` or `environment.image`",
     ),
     Reason.NO_CAPACITY: Meaning(
         "no provider has what it needs",

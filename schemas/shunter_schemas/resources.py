@@ -60,7 +60,10 @@ class Resources(Part):
         examples=["auto", 500],
     )
     interconnect: Literal["any", "ethernet", "rdma"] = Field(
-        default="any", description="Network between nodes.", examples=["any"]
+        default="any",
+        description="Network between nodes, at least. `ethernet`: a private one, known to take any port. `rdma`: "
+        "InfiniBand, RoCE or EFA. `any`: also one of which nothing is known.",
+        examples=["any"],
     )
     capacity: Literal["on_demand", "spot", "spot_then_on_demand", "reserved"] = Field(
         default="on_demand",

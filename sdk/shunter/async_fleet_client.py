@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, Reaping, Receipt
+from shunter_schemas.api import Costs, FleetNode, FleetPage, OfferPage, ProviderInfo, Reaping, Receipt
 
 from shunter.async_transport import AsyncTransport
 from shunter.flows import fleet, jobs, service
@@ -58,6 +58,10 @@ class AsyncFleetClient:
     async def hold_reaping(self, reason: str = "an operator asked for it") -> Reaping:
         """From now on nodes that the ledger does not know are reported only, until somebody confirms."""
         return await self._transport.run(fleet.hold_reaping(reason))
+
+    async def retry_provider(self, name: str) -> ProviderInfo:
+        """Let jobs ask a provider for nodes again at once that refused its credentials or wanted money."""
+        return await self._transport.run(service.retry_provider(name))
 
     async def offers(
         self,

@@ -74,6 +74,8 @@ def _info(row: ProviderRow, offer: Offer) -> OfferInfo:
         availability=offer.availability.value,
         count=offer.count,
         interconnect=offer.interconnect,
+        fabric=offer.fabric,
+        network_gbps=offer.network_gbps,
         price=OfferPrice(
             usd_per_hour=price.usd_per_hour,
             gpu_usd_per_hour=price.gpu_usd_per_hour,

@@ -12,12 +12,13 @@ from shunter_planner import Candidate, Facts, Plan, Refusal, Unavailable, plan
 from shunter_planner.answers import answer_of
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import model_of
+from shunter_planner.refused import refused_blocks
 from shunter_planner.values import offer_from_json
 from shunter_schemas.api import PlanAnswer
 from shunter_schemas.faults import DocumentError
 from shunter_schemas.job import JobSpec
 from shunter_schemas.parse import parse_job
-from shunter_store import bundle_members, ledger, providers
+from shunter_store import bundle_members, ledger, providers, refusals
 from shunter_store.providers import ProviderRow
 from sqlalchemy import Connection
 
@@ -68,7 +69,7 @@ async def never(service: Service, job: JobSpec, *, spent_usd: float = 0.0, steps
         steps_done: of the checkpoint that it would go on from.
     """
     market = await service.db.aread(lambda conn: _market(conn, service, job))
-    so_far = replace(market.facts, spent_usd=spent_usd, steps_done=steps_done)
+    so_far = replace(market.facts, spent_usd=spent_usd, steps_done=steps_done, blocks=())
     answer = await _planned(service, job, replace(market, facts=so_far))
     return answer if isinstance(answer, Refusal) and answer.final else None
 
@@ -93,7 +94,8 @@ def _market(conn: Connection, service: Service, job: JobSpec) -> _Market:
         for name in service.data.providers
         if name not in rows or not rows[name].ok
     ]
-    facts = Facts(instances=tuple(service.data.providers), unavailable=silent)
+    blocks = refused_blocks(refusals.standing(conn))
+    facts = Facts(instances=tuple(service.data.providers), unavailable=silent, blocks=blocks)
     read_at = [row.updated_at for row in rows.values() if row.ok]
     return _Market(candidates, facts, min(read_at, default=None))
 
@@ -107,7 +109,7 @@ def _candidates(conn: Connection, row: ProviderRow, kind: str) -> list[Candidate
         if shared:
             indices = offer.slot_indices or range(slots_of(offer, kind))
             offer = replace(offer, free=sum(index not in taken for index in indices))
-        found.append(Candidate(row.instance, offer, shared))
+        found.append(Candidate(row.instance, offer, shared, bool(row.capabilities.get("runs_images"))))
     return found
 
 

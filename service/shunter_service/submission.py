@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from shunter_planner.matching import in_jurisdiction
@@ -113,6 +113,7 @@ def deployment_faults(conn: Connection, service: Service, job: JobSpec) -> Itera
             names = ", ".join(sorted(configured)) or "none"
             yield Fault(f"/placement/providers/{index}", f"no provider `{name}` is configured; there are: {names}")
     yield from _option_faults(conn, service, job)
+    yield from _image_faults(conn, job, job.placement.providers or tuple(configured))
     wanted = job.placement.jurisdictions
     found = _jurisdictions(conn, job.placement.providers or tuple(configured)) if wanted else None
     if found is not None and not any(in_jurisdiction(wanted, place) for place in found):
@@ -141,6 +142,18 @@ def _option_faults(conn: Connection, service: Service, job: JobSpec) -> Iterator
                     takes = f"it takes: {', '.join(known)}" if known else "it takes none"
                     detail = f"the plugin `{rows[name].plugin}` has no such option; {takes}"
                     yield Fault(pointer(("placement", "options", name, option)), detail)
+
+
+def _image_faults(conn: Connection, job: JobSpec, names: Sequence[str]) -> Iterator[Fault]:
+    """An image that no node of these instances would run. One that was never read may run it."""
+    if job.environment.image is None:
+        return
+    rows = {row.instance: row.capabilities for row in providers.list_all(conn)}
+    if all(rows.get(name) and not rows[name].get("runs_images") for name in names):
+        able = [name for name, declared in rows.items() if declared.get("runs_images")]
+        others = f"; of the configured ones {', '.join(able)} would" if able else ", and no other is configured"
+        detail = f"nodes of {', '.join(sorted(names)) or 'no provider'} run no container images{others}"
+        yield Fault("/environment/image", detail)
 
 
 def _jurisdictions(conn: Connection, names: tuple[str, ...]) -> set[str] | None:

@@ -83,6 +83,7 @@ async def test_offers_say_model_memory_place_and_whence_the_price_is(cloud: AwsC
         ("us-east-1", "US", "ethernet")
     }
     assert {round(offer.price.disk_usd_per_hour, 4) for offer in offers} == {0.0219}
+    assert {(offer.gpus, offer.network_gbps) for offer in offers} == {(8, 100.0), (1, None)}
 
 
 async def test_what_the_catalogue_does_not_know_is_offered_at_the_operators_price_and_cpu_types_only_so(

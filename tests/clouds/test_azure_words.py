@@ -110,6 +110,7 @@ def test_the_states_of_a_spot_machine(state: str, codes: Sequence[str], conditio
     assert view.condition is condition
     assert said in view.reason
     assert bool(view.reason) == bool(said)
+    assert view.fault is (Fault.NO_CAPACITY if condition is NodeCondition.FAILED else None)
 
 
 def machine(state: str) -> Mapping[str, Any]:

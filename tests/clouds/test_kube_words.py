@@ -39,9 +39,33 @@ async def test_a_pod_that_finds_no_node_has_failed_for_want_of_room_when_its_tim
 
     await patient.close()
     await hasty.close()
-    assert waits.condition is NodeCondition.PENDING
-    assert fails.condition is NodeCondition.FAILED
+    assert waits.condition is NodeCondition.QUEUED
+    assert "0/2 nodes are available" in waits.reason
+    assert (fails.condition, fails.fault, fails.scope) == (NodeCondition.FAILED, Fault.NO_CAPACITY, Scope.OFFER)
     assert fails.reason.startswith("no capacity: 0/2 nodes are available: 2 node(s) didn't match")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "fault"),
+    [
+        ("ErrImagePull", "manifest unknown: manifest unknown", Fault.INVALID),
+        ("InvalidImageName", "couldn't parse image name", Fault.INVALID),
+        ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", Fault.INVALID),
+        ("StartError", 'exec: "sh": executable file not found in $PATH', Fault.INVALID),
+        ("StartError", "nvidia-container-cli: initialization error: driver not loaded", None),
+        ("ErrImagePull", "dial tcp: i/o timeout", None),
+    ],
+)
+def test_what_is_wrong_with_an_image_is_told_from_what_is_wrong_with_a_machine(
+    reason: str, message: str, fault: Fault | None
+) -> None:
+    pod = {"spec": {"containers": [{"image": "acme/train:1"}]}}
+
+    job_s, own = (of_pod(waiting(reason, message), own_image=image, **pod) for image in ("other", "acme/train:1"))
+
+    assert (job_s.fault, own.fault) == (fault, fault)
+    assert job_s.scope is Scope.OFFER
+    assert own.scope is (Scope.ACCOUNT if fault else Scope.OFFER)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +141,10 @@ def test_how_a_pod_ended_is_said_in_words(shows: dict[str, Any], condition: Node
     assert said in shown.reason
 
 
-def of_pod(shows: dict[str, Any]) -> NodeView:
+def of_pod(shows: dict[str, Any], *, own_image: str = "", **more: Any) -> NodeView:
     """With this status."""
-    pod = {"metadata": {"name": "shn-abcdef-zzzz"}, "spec": {}, "status": shows}
-    return view(Fields(pod, "pod"), 1.0, 60.0)
+    pod = {"metadata": {"name": "shn-abcdef-zzzz"}, "spec": {}, "status": shows, **more}
+    return view(Fields(pod, "pod"), 1.0, 60.0, own_image)
 
 
 async def test_a_pod_that_somebody_drains_is_known_while_it_still_saves(cluster: KubernetesCluster) -> None:

@@ -76,6 +76,16 @@ async def test_offers_are_parts_of_nodes_with_what_is_free_of_each(cluster: Kube
     assert [offer.cpu_slots for offer in offers.values() if not offer.gpus] == [1, 2, 4, 8, 14]
 
 
+async def test_the_network_of_whole_nodes_is_as_fast_as_the_operator_says(cluster: KubernetesCluster) -> None:
+    provider = kubernetes(cluster, network_gbps={"h100.8x": 3200, "*": 25})
+
+    offers = await provider.offers(OfferQuery())
+
+    await provider.close()
+    told = {(offer.instance_type, offer.network_gbps) for offer in offers if offer.gpus}
+    assert told == {("8x h100.8x", 3200.0), *((f"{gpus}x h100.8x", None) for gpus in (1, 2, 4))}
+
+
 async def test_a_node_that_is_drained_tainted_or_not_ready_counts_for_nothing(cluster: KubernetesCluster) -> None:
     first, second, *_ = cluster.cluster_nodes
     first["spec"]["unschedulable"] = True

@@ -266,19 +266,20 @@ async def test_a_wrong_key_is_known_though_searches_answer_it_with_404(cloud: Va
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "condition"),
+    ("status", "said", "condition", "fault"),
     [
-        ("created", "Error response from daemon: OCI runtime create failed: nvidia", NodeCondition.FAILED),
-        ("loading", "pull access denied for nobody/nothing", NodeCondition.FAILED),
-        ("loading", "layer 3 of 9", NodeCondition.PENDING),
-        ("exited", "success", NodeCondition.STOPPED),
-        ("offline", None, NodeCondition.UNKNOWN),
-        (None, None, NodeCondition.PENDING),
-        ("some day's new word", None, NodeCondition.UNKNOWN),
+        ("created", "Error response from daemon: OCI runtime create failed: nvidia", NodeCondition.FAILED, None),
+        ("loading", "pull access denied for nobody/nothing", NodeCondition.FAILED, Fault.INVALID),
+        ("created", "invalid reference format", NodeCondition.FAILED, Fault.INVALID),
+        ("loading", "layer 3 of 9", NodeCondition.PENDING, None),
+        ("exited", "success", NodeCondition.STOPPED, None),
+        ("offline", None, NodeCondition.UNKNOWN, None),
+        (None, None, NodeCondition.PENDING, None),
+        ("some day's new word", None, NodeCondition.UNKNOWN, None),
     ],
 )
 async def test_an_instance_that_its_host_cannot_start_has_failed(
-    cloud: VastCloud, status: str | None, said: str | None, condition: NodeCondition
+    cloud: VastCloud, status: str | None, said: str | None, condition: NodeCondition, fault: Fault | None
 ) -> None:
     provider = vast(cloud)
     handle = await provider.create(await an_intent(provider))
@@ -288,7 +289,7 @@ async def test_an_instance_that_its_host_cannot_start_has_failed(
     view = await provider.get(handle)
 
     await provider.close()
-    assert view.condition is condition
+    assert (view.condition, view.fault) == (condition, fault)
 
 
 async def test_the_start_script_puts_both_keys_in_place_and_no_shell_reads_them(

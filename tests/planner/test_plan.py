@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shunter_planner import Block, Candidate, Facts, History, Plan, Refusal, Unavailable, plan
 from shunter_planner.matching import in_jurisdiction, is_gpu_model
+from shunter_planner.refused import refused_blocks
 from shunter_planner.values import as_json, plan_from_json
 from shunter_providers.contract import Availability, Offer, Price, Scope
 from shunter_schemas.job import JobSpec, load_job
@@ -38,6 +39,7 @@ LOCAL_CPU = Offer(
 )
 LOCAL_GPU = replace(LOCAL_CPU, instance_type="gpu", cpu_slots=0, gpus=4, gpu_model="A100", gpu_memory_gib=80.0)
 FACTS = Facts(instances=("alpha", "beta", "local"))
+UNKNOWN_NETWORK = "nothing is known of the network between nodes, rdma needed (resources.interconnect)"
 
 
 def document(resources: dict[str, Any], **parts: Any) -> JobSpec:
@@ -165,7 +167,7 @@ def test_cpu_ranks_share_the_machines_cores() -> None:
         ({"gpus": 8, "capacity": "spot"}, {}, "capacity", "capacity is on_demand, not spot"),
         ({"nodes": 1, "gpus_per_node": 16}, {}, "too_small", "16 GPUs a node needed, a node has 8"),
         ({"gpus": 12}, {}, "too_small", "12 GPUs do not divide over nodes of 8"),
-        ({"gpus": 16, "interconnect": "rdma"}, {}, "interconnect", "nodes are joined by any, rdma needed"),
+        ({"gpus": 16, "interconnect": "rdma"}, {}, "interconnect", UNKNOWN_NETWORK),
         ({"gpus": 16}, {"limits": {"max_usd_per_hour": 20}}, "price", "32.00 USD an hour, at most 20.00 allowed"),
     ],
 )
@@ -226,6 +228,77 @@ def test_a_job_that_only_an_operator_can_help_does_not_wait() -> None:
     answer = refused(document({"gpus": 8}), on("alpha"), facts=replace(FACTS, blocks=(block,)))
 
     assert (answer.final, answer.reason, answer.detail) == (True, Reason.PROVIDER_AUTH, "the key was revoked")
+
+
+def test_a_job_waits_for_an_account_that_another_job_found_without_money_and_goes_elsewhere_if_it_can() -> None:
+    told = {"at": "12:00", "until": "12:30", "fault": "payment", "scope": "account", "detail": "402: add money"}
+    facts = replace(FACTS, blocks=refused_blocks({"alpha": told, "beta": {**told, "fault": "quota"}}))
+
+    elsewhere = planned(document({"gpus": 8}), on("alpha"), on("beta", price=Price(gpu_usd_per_hour=30.0)), facts=facts)
+    nowhere = refused(document({"gpus": 8}), on("alpha"), facts=facts)
+
+    assert elsewhere.instance == "beta"
+    assert (nowhere.final, [entry.reason for entry in nowhere.rejected]) == (False, ["account_refused"])
+    assert "402: add money" in nowhere.detail
+    assert "nothing is asked of alpha until 12:30; sooner by: shunter providers --retry alpha" in nowhere.detail
+
+
+def test_a_refusal_of_one_kind_of_node_leaves_the_others() -> None:
+    told = {"at": "12:00", "until": "12:30", "fault": "auth", "scope": "region", "detail": "403", "region": "eu-1"}
+    facts = replace(FACTS, blocks=refused_blocks({"alpha": told}))
+
+    answer = planned(document({"gpus": 8}), on("alpha"), on("alpha", region="us-1"), facts=facts)
+
+    assert answer.offer.region == "us-1"
+
+
+def test_an_image_goes_only_onto_nodes_that_run_images() -> None:
+    wish = document({"gpus": 8}, environment={"image": "ghcr.io/acme/train:1"})
+    machines = replace(on("alpha"), runs_images=False)
+    containers = on("beta", price=Price(gpu_usd_per_hour=30.0))
+
+    chosen, nowhere = planned(wish, machines, containers), refused(wish, machines)
+
+    assert chosen.instance == "beta"
+    assert (nowhere.final, nowhere.rejected[0].reason) == (True, "image")
+    assert "its nodes run no container image (environment.image)" in nowhere.detail
+    assert planned(document({"gpus": 8}), machines).instance == "alpha"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "taken"),
+    [
+        ("any", "any", True),
+        ("any", "none", False),
+        ("ethernet", "any", False),
+        ("ethernet", "ethernet", True),
+        ("ethernet", "rdma", True),
+        ("rdma", "ethernet", False),
+        ("rdma", "rdma", True),
+    ],
+)
+def test_several_nodes_need_at_least_the_network_that_the_document_asks_for(
+    wanted: str, offered: str, taken: bool
+) -> None:
+    gang, alone = ({"gpus": gpus, "interconnect": wanted} for gpus in (16, 8))
+
+    answer = plan(document(gang), [on("alpha", interconnect=offered)], FACTS, History())
+
+    assert isinstance(answer, Plan) is taken
+    assert isinstance(answer, Plan) or answer.rejected[0].reason == "interconnect"
+    assert planned(document(alone), on("alpha", interconnect=offered))
+
+
+def test_of_offers_that_cost_alike_a_gang_takes_the_best_network_and_one_node_does_not_care() -> None:
+    offers = [
+        on("alpha", interconnect="any", count=9),
+        on("beta", interconnect="ethernet"),
+        on("delta", interconnect="ethernet", fabric="pod-7"),
+    ]
+
+    gang, alone = planned(document({"gpus": 16}), *offers), planned(document({"gpus": 8}), *offers)
+
+    assert (gang.instance, gang.offer.fabric, alone.instance) == ("delta", "pod-7", "alpha")
 
 
 def test_an_instance_out_of_reach_is_worth_waiting_for() -> None:

@@ -110,6 +110,31 @@ def test_several_nodes_with_a_slow_network_split_inside_each_node() -> None:
     assert any("network" in note for note in answer.notes)
 
 
+def test_the_forecast_of_several_nodes_goes_by_the_network_that_the_offer_tells_of() -> None:
+    spec = document(resources={"gpus": 16}, strategy={"kind": "fsdp"}, workload={"batch": {"global_size": 16}})
+    told = {gbps: on("H100", 80, 24.0, interconnect="ethernet", network_gbps=gbps) for gbps in (10.0, 100.0, 800.0)}
+
+    step_s = {gbps: step_s_of(planned(spec, offer)) for gbps, offer in told.items()}
+    usual = step_s_of(planned(spec, on("H100", 80, 24.0, interconnect="ethernet")))
+
+    assert step_s[10.0] > 2 * step_s[100.0]
+    assert step_s[100.0] > step_s[800.0]
+    assert step_s[100.0] == pytest.approx(usual, rel=0.01), "100 Gbit/s a node is what is usual"
+
+
+def test_of_two_networks_the_faster_is_taken_although_its_hour_is_a_little_dearer() -> None:
+    spec = document(resources={"gpus": 16}, strategy={"kind": "fsdp"}, workload={"batch": {"global_size": 16}})
+    slow = on("H100", 80, 24.0, instance="alpha", interconnect="ethernet", network_gbps=10.0)
+    fast = on("H100", 80, 26.0, instance="beta", interconnect="ethernet", network_gbps=400.0)
+
+    assert planned(spec, slow, fast).instance == "beta"
+
+
+def step_s_of(answer: Plan) -> float:
+    assert answer.prediction is not None
+    return answer.prediction.step_s
+
+
 def test_cost_takes_the_cheapest_run_and_not_the_cheapest_hour() -> None:
     answer = planned(document(), H100, A100)
 

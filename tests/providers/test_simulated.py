@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,47 @@ class TestWithBareNodes(ProviderConformance):
     @pytest.fixture
     def launch(self) -> Launch:
         return NO_LAUNCH
+
+
+async def test_a_node_without_its_image_fails_and_the_cloud_says_why(tmp_path: Path, deployment: str) -> None:
+    provider = cloud(tmp_path, faults=[{"fault": "no_image"}])
+
+    handle = await provider.create(await an_intent(provider, deployment))
+
+    (view,) = await provider.list_owned(deployment)
+    assert (view.handle, view.condition, view.fault) == (handle, NodeCondition.FAILED, contract.Fault.INVALID)
+    assert "image" in view.reason
+
+
+async def test_a_node_in_the_queue_says_so_and_costs_nothing(tmp_path: Path, deployment: str) -> None:
+    provider = cloud(tmp_path, faults=[{"fault": "queued", "delay_s": 3600}])
+    await provider.create(await an_intent(provider, deployment))
+
+    (view,) = await provider.list_owned(deployment)
+
+    (entry,) = entries(provider)
+    assert (view.condition, view.billed_usd_per_hour) == (NodeCondition.QUEUED, 0.0)
+    assert entry.cost_usd(entry.created_at + 3600.0) == 0.0
+    assert entry.cost_usd(entry.created_at + 7200.0) == pytest.approx(entry.usd_per_hour)
+
+
+async def test_books_of_an_earlier_version_are_gone_on_with(tmp_path: Path, deployment: str) -> None:
+    before = cloud(tmp_path)
+    handle = await before.create(await an_intent(before, deployment))
+    with closing(sqlite3.connect(before.books.path)) as connection:
+        for column in ("queued_until", "fails_for"):
+            connection.execute(f"ALTER TABLE entries DROP COLUMN {column}")
+
+    after = cloud(tmp_path)
+
+    assert (await after.get(handle)).condition is NodeCondition.RUNNING
+    assert (await after.create(await an_intent(after, deployment))) != handle
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_whether_jobs_may_name_an_image_is_a_setting_of_each_cloud(tmp_path: Path, runs: bool) -> None:
+    assert cloud(tmp_path, runs_images=runs).capabilities.runs_images is runs
+    assert SimulatedProvider.capabilities.runs_images is False
 
 
 def test_the_page_about_it_tells_of_every_fault() -> None:

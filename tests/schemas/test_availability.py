@@ -24,7 +24,6 @@ TRAININGS: list[tuple[Changes, str]] = [
     ({"inputs": {"a": {"from": "./x", "secret": "TOKEN"}}}, "/inputs/a/secret"),
     ({"workload.precision": "fp8"}, "/workload/precision"),
     ({"workload.precision": {"compute": "fp8"}}, "/workload/precision/compute"),
-    ({"environment.image": "ghcr.io/acme/x:1"}, "/environment/image"),
     ({"environment.registry": {"secret": "GHCR"}}, "/environment/registry"),
     ({"environment.python": "3.11"}, "/environment/python"),
     ({"environment.torch": "2.13"}, "/environment/torch"),

@@ -316,6 +316,42 @@ async def test_an_option_that_no_plugin_knows_is_refused_by_its_place(
     assert words in fault.detail
 
 
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [
+        (["cloud"], "nodes of cloud run no container images; of the configured ones local would"),
+        (["local"], ""),
+        ([], ""),
+    ],
+)
+async def test_an_image_that_no_node_would_run_is_refused_at_once(lite: App, placement: list[str], words: str) -> None:
+    for name in ("cloud", "local"):
+        declared = {"bills": True, "runs_images": name == "local"}
+        lite.database.write(
+            lambda conn, name=name, declared=declared: providers.record_health(  # type: ignore[misc]
+                conn, name, name, True, capabilities=declared
+            )
+        )
+    wishes = {"environment": {"image": "ghcr.io/acme/train:1"}, "placement": {"providers": placement}}
+
+    answer = await post(lite, json.dumps(changed(tiny_lm(), wishes)).encode())
+
+    if not words:
+        assert answer.status_code == 201, answer.text
+        return
+    (fault,) = problem(answer).errors
+    assert (answer.status_code, fault.pointer) == (422, "/environment/image")
+    assert words in fault.detail
+
+
+async def test_an_image_may_go_to_an_instance_that_nobody_has_read_yet(lite: App) -> None:
+    document = changed(tiny_lm(), {"environment": {"image": "ghcr.io/acme/train:1"}})
+
+    answer = await post(lite, json.dumps(document).encode())
+
+    assert answer.status_code == 201, answer.text
+
+
 async def test_an_option_that_the_plugin_knows_is_taken(lite: App) -> None:
     capabilities = {"bills": True, "options": ["disk_gib"]}
     lite.database.write(lambda conn: providers.record_health(conn, "cloud", "cloud", True, capabilities=capabilities))

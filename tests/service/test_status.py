@@ -1,5 +1,5 @@
 import pytest
-from shunter_store import leases, outbox, providers
+from shunter_store import leases, outbox, providers, refusals
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import outbox as outbox_table
 from sqlalchemy import update
@@ -58,6 +58,30 @@ async def test_providers_show_how_a_worker_last_found_them(
     assert items["local"]["status"] == "unknown"
     assert (items["cloud"]["status"], items["cloud"]["account"]) == (status, "acme")
     assert items["cloud"]["bills"] is bool(capabilities)
+
+
+async def test_an_operator_lifts_what_keeps_jobs_from_a_provider_that_wanted_money(app: App) -> None:
+    told = {"at": "2026-11-30T12:00:00+00:00", "fault": "payment", "scope": "account", "detail": "402: add money"}
+    app.database.write(lambda conn: providers.record_health(conn, "cloud", "cloud", True))
+    app.database.write(lambda conn: refusals.note(conn, "cloud", told))
+    items = {item["name"]: item for item in (await app.http.get("/v1/providers")).json()["items"]}
+
+    refused = await app.http.post("/v1/providers/cloud/retry")
+    admin = app.add_key(scopes=("admin",))
+    answers = [await app.http.post("/v1/providers/cloud/retry", headers=admin) for _ in range(2)]
+
+    assert refused.status_code == 403, "it is an operator's to say"
+    assert items["cloud"]["refusal"]["detail"] == "402: add money"
+    assert items["cloud"]["refusal"]["until"] > items["cloud"]["refusal"]["at"]
+    assert [(answer.status_code, answer.json().get("refusal")) for answer in answers] == [(200, None)] * 2
+    assert app.database.read(refusals.standing) == {}
+
+
+async def test_only_a_provider_that_is_configured_can_be_asked_again(app: App) -> None:
+    answer = await app.http.post("/v1/providers/mars/retry", headers=app.add_key(scopes=("admin",)))
+
+    assert answer.status_code == 404
+    assert "mars" in answer.json()["detail"]
 
 
 async def test_the_installed_plugins_are_shown_whether_they_are_used_or_not(app: App) -> None:

@@ -43,6 +43,34 @@ def test_what_a_look_at_one_node_shows_is_kept_until_a_listing_shows_the_node(da
     assert (after.condition, after.addresses) == ("running", {"machine": "host-2"})
 
 
+def test_why_the_provider_says_that_a_node_failed_is_kept_and_goes_when_it_says_otherwise(database: Database) -> None:
+    node = booting_node(database)
+
+    changed = scan(database, node, "failed", fault="invalid", scope="offer")
+    failed = row(database, node)
+    scan(database, node, "running")
+
+    assert (failed.condition, failed.condition_fault, failed.condition_scope) == ("failed", "invalid", "offer")
+    assert changed == [node.job_id]
+    assert (row(database, node).condition_fault, row(database, node).condition_scope) == (None, None)
+
+
+def test_a_node_in_the_provider_s_queue_costs_nothing_until_it_has_left_it(database: Database) -> None:
+    node = booting_node(database, billed_usd_per_hour=2.0, offer={"price": {"gpu_usd_per_hour": 2.0}})
+    scan(database, node, "queued", rate=2.0)
+    queued = row(database, node)
+    set_node(database, node, accrued_at=db_now() - 3600)
+    again = scan(database, node, "queued", rate=2.0)
+    waited_usd = cost_usd(database, node)
+
+    scan(database, node, "pending")
+
+    boots = row(database, node)
+    assert (queued.billed_usd_per_hour, queued.queued_until, again) == (0.0, None, [])
+    assert waited_usd == pytest.approx(0.0, abs=0.01)
+    assert (boots.billed_usd_per_hour, boots.queued_until) == (2.0, AFTER)
+
+
 def test_two_complete_listings_without_the_node_are_proof(database: Database) -> None:
     node = booting_node(database)
     scan(database, node, "running")
@@ -133,7 +161,7 @@ def test_a_new_rate_accrues_what_was_owed_at_the_old_one(database: Database) -> 
     scan(database, node, "running", rate=10.0)
     set_node(database, node, accrued_at=db_now() - 360)
 
-    cost = database.read(lambda conn: ledger.ledger_cost(conn, node.job_id))
+    cost = cost_usd(database, node)
     assert row(database, node).billed_usd_per_hour == 10.0
     assert cost == pytest.approx(2.0 + 1.0, abs=0.01)
 
@@ -171,9 +199,11 @@ def scan(
     handle: str = "i-1",
     rate: float | None = None,
     addresses: dict[str, str] | None = None,
+    fault: str | None = None,
+    scope: str | None = None,
     **circumstances: Any,
 ) -> list[str]:
-    view = ScannedNode(handle, node.token, condition or "", "", addresses, rate)
+    view = ScannedNode(handle, node.token, condition or "", "", addresses, rate, fault, scope)
     given = {
         "instance": "local",
         "account": "acme",
@@ -183,6 +213,10 @@ def scan(
         "rows_before": {node.id},
     }
     return database.write(lambda conn: ledger.observe_scan(conn, **{**given, **circumstances}))
+
+
+def cost_usd(database: Database, node: NodeRow) -> float:
+    return database.read(lambda conn: ledger.ledger_cost(conn, node.job_id))
 
 
 def idle(database: Database, node: NodeRow) -> None:

@@ -12,7 +12,6 @@ from shunter_store.lifecycle import Trigger
 from shunter_store.sqltypes import db_now
 from shunter_store.tables import watches
 from sqlalchemy import update
-from support.node_rows import intended
 from support.store_rows import advance, claim_job, new_job
 
 
@@ -189,17 +188,3 @@ def test_an_instance_that_was_never_read_has_no_age(database: Database) -> None:
     database.write(lambda conn: providers.record_health(conn, "a", "cloud", False, "no key"))
 
     assert database.read(providers.list_all)[0].offers_at is None
-
-
-def test_why_an_account_was_refused_stays_through_readings_until_a_node_of_it_is_made(database: Database) -> None:
-    refusal = {"at": "2026-11-30T12:00:00+00:00", "fault": "payment", "scope": "account", "detail": "402: add money"}
-    for name in ("a", "b"):
-        database.write(lambda conn, name=name: providers.record_health(conn, name, "cloud", True))  # type: ignore[misc]
-        database.write(lambda conn, name=name: providers.note_refusal(conn, name, refusal))  # type: ignore[misc]
-    node = intended(database, new_job(database).id, "a")
-
-    database.write(lambda conn: providers.record_health(conn, "b", "cloud", True, limits={"GPUs": 8}))
-    database.write(lambda conn: providers.forget_refusal(conn, node.id))
-
-    rows = database.read(providers.list_all)
-    assert [(row.instance, row.refusal, row.limits) for row in rows] == [("a", None, {}), ("b", refusal, {"GPUs": 8})]

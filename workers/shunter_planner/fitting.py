@@ -12,6 +12,7 @@ from shunter_schemas.job import JobSpec
 from shunter_schemas.resources import GangShape, GpuRange
 from shunter_schemas.training import TrainingWorkload
 
+from shunter_planner.hardware.fabrics import rank_of
 from shunter_planner.values import Candidate, Rejection
 
 _NOT_TO_BE_HAD: Final[Mapping[Availability, str]] = {
@@ -108,16 +109,20 @@ def _shape(document: JobSpec, candidate: Candidate, wanted: GangShape) -> Shape 
     if candidate.shared_host and not candidate.offer.host_stride and kind == "cpu" and shape.num_nodes > 1:
         detail = f"{shape.num_nodes} nodes needed, and this is one machine (leave out resources.nodes)"
         return _never(candidate, "too_small", detail)
-    joined = candidate.offer.interconnect
-    if _needs_rdma(document, shape) and joined != "rdma":
-        return _never(candidate, "interconnect", f"nodes are joined by {joined}, rdma needed")
-    if shape.num_nodes > 1 and joined == "none":
-        return _never(candidate, "interconnect", "nodes cannot reach each other, and the gang needs several")
-    return shape
+    apart = _not_joined(document, candidate) if shape.num_nodes > 1 else None
+    return shape if apart is None else _never(candidate, "interconnect", apart)
 
 
-def _needs_rdma(document: JobSpec, shape: Shape) -> bool:
-    return document.resources.interconnect == "rdma" and shape.num_nodes > 1
+def _not_joined(document: JobSpec, candidate: Candidate) -> str | None:
+    """Why the network between nodes of this offer will not do."""
+    joined, wanted = candidate.offer.interconnect, document.resources.interconnect
+    if joined == "none":
+        return "nodes cannot reach each other, and the gang needs several"
+    on_one_machine = candidate.shared_host and not candidate.offer.host_stride
+    if rank_of(joined) >= rank_of(wanted) or (wanted == "ethernet" and on_one_machine):
+        return None
+    known = f"nodes are joined by {joined}" if joined != "any" else "nothing is known of the network between nodes"
+    return f"{known}, {wanted} needed (resources.interconnect)"
 
 
 def _on_shared_host(candidate: Candidate, shape: Shape) -> Shape | Rejection:

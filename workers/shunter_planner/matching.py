@@ -71,6 +71,12 @@ def _provider(document: JobSpec, candidate: Candidate) -> str | None:
     return f"not one of the placement's providers ({', '.join(wanted)})"
 
 
+def _image(document: JobSpec, candidate: Candidate) -> str | None:
+    if document.environment.image is None or candidate.runs_images:
+        return None
+    return "its nodes run no container image (environment.image)"
+
+
 def _region(document: JobSpec, candidate: Candidate) -> str | None:
     wanted = document.placement.regions
     if not wanted or candidate.offer.region in wanted:
@@ -136,6 +142,7 @@ def _letters(name: str) -> str:
 
 _CRITERIA: Sequence[tuple[str, _Criterion]] = (
     ("provider", _provider),
+    ("image", _image),
     ("region", _region),
     ("jurisdiction", _jurisdiction),
     ("device", _device),

@@ -23,11 +23,13 @@ class Candidate:
     offer: Offer
     shared_host: bool = False
     """Several jobs share its slots: a job takes as many as it has ranks, not the whole node."""
+    runs_images: bool = True
+    """Its nodes run the container image that a job names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What an earlier attempt of this job found unusable, and how far that reaches."""
+    """What an earlier attempt of this job, or another job, found unusable, and how far that reaches."""
 
     instance: str
     scope: Scope
@@ -35,6 +37,8 @@ class Block:
     detail: str
     instance_type: str = ""
     region: str = ""
+    slug: str = "blocked"
+    """What a rejection for it is called."""
 
     def covers(self, candidate: Candidate) -> bool:
         """Whether this candidate is within reach of the block."""

@@ -78,6 +78,12 @@ class NodeRow:
     status: dict[str, Any]
     boot: dict[str, Any] | None
     addresses: dict[str, str]
+    condition_fault: str | None = None
+    """Why the provider says that it failed: a `Fault` of the contract. None: it does not tell."""
+    condition_scope: str | None = None
+    """How far that fault reaches: a `Scope`."""
+    queued_until: datetime | None = None
+    """When a listing first showed it past the provider's queue; None: it was in none, or still is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,9 @@ class ScannedNode:
     reason: str = ""
     addresses: Mapping[str, str] | None = None
     billed_usd_per_hour: float | None = None
+    fault: str | None = None
+    scope: str | None = None
+    """Of the fault; None without one."""
 
 
 COLUMNS: Final = columns_of(NodeRow, nodes)

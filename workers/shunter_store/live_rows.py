@@ -28,6 +28,8 @@ class LiveRow(NamedTuple):
     created_at: datetime | None
     condition: str | None
     condition_reason: str | None
+    condition_fault: str | None
+    condition_scope: str | None
     absent_scans: int
     create_deadline_at: datetime | None
     addresses: Mapping[str, str]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, bindparam, case, null, select, update
+from sqlalchemy import Boolean, Connection, bindparam, case, null, select
 
 from shunter_store.rows import all_of, columns_of
 from shunter_store.sqltypes import PerDialect, db_now
-from shunter_store.tables import nodes, providers
+from shunter_store.tables import providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +31,25 @@ class ProviderRow:
     limits: dict[str, Any] | None = None
     """What the account may have, in the provider's own words."""
     refusal: dict[str, Any] | None = None
-    """Why the account was refused a node when it last asked for one (`at`, `fault`, `scope`, `detail`); None: it was
-    not."""
+    """Why the account was refused a node when it last asked for one (`at`, `fault`, `scope`, `detail`, and `until`
+    where it keeps jobs away so long, see `refusals`); None: it was not."""
 
 
 def _upsert(insert: Any) -> Any:
-    """Offers that cannot be read now stay as they were, with their age."""
+    """Offers that cannot be read now stay as they were, with their age. A refusal goes when the credentials work
+    again, or are others."""
     statement = insert(providers).values(
         updated_at=db_now(), offers_at=case((bindparam("was_read", type_=Boolean), db_now()))
     )
     new = statement.excluded
     fresh = {name: new[name] for name in ("plugin", "ok", "detail", "account", "capabilities", "limits")}
     kept = {name: case((new["ok"], new[name]), else_=providers.c[name]) for name in ("offers", "offers_at")}
-    return statement.on_conflict_do_update(index_elements=["instance"], set_={**fresh, **kept, "updated_at": db_now()})
+    mended = new["ok"] & (~providers.c.ok | (providers.c.account != new["account"]))
+    rest = {"refusal": case((mended, null()), else_=providers.c.refusal), "updated_at": db_now()}
+    return statement.on_conflict_do_update(index_elements=["instance"], set_={**fresh, **kept, **rest})
 
 
 _RECORD = PerDialect(_upsert)
-_REFUSE = update(providers).where(providers.c.instance == bindparam("of")).values(refusal=bindparam("told"))
-_FORGIVE = (
-    update(providers)
-    .where(providers.c.refusal.is_not(None))
-    .where(providers.c.instance == select(nodes.c.instance).where(nodes.c.id == bindparam("node")).scalar_subquery())
-    .values(refusal=null())
-)
 _ALL = select(*columns_of(ProviderRow, providers)).order_by(providers.c.instance)
 
 
@@ -82,16 +78,6 @@ def record_health(  # noqa: PLR0913 - the columns of a row
         "offers": list(offers),
     }
     conn.execute(_RECORD.on(conn), row)
-
-
-def note_refusal(conn: Connection, instance: str, refusal: Mapping[str, Any]) -> None:
-    """A create call was refused for what the account is, or may have."""
-    conn.execute(_REFUSE, {"of": instance, "told": dict(refusal)})
-
-
-def forget_refusal(conn: Connection, node_id: str) -> None:
-    """The instance of this node makes nodes."""
-    conn.execute(_FORGIVE, {"node": node_id})
 
 
 def list_all(conn: Connection) -> list[ProviderRow]:

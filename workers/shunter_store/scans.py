@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from shunter_store import due, live_rows
 from shunter_store.ledger_rows import ACCRUED, END_INTERVAL, ScannedNode
@@ -19,7 +19,9 @@ SCANS_FOR_PROOF: Final = 2
 """Complete listings in a row that must not show a node before its absence is believed."""
 
 _GONE: Final = "gone"
+_QUEUED: Final = "queued"
 
+_OFFER = select(nodes.c.offer).where(nodes.c.id == bindparam("node"))
 _SEEN = (
     update(nodes)
     .where(nodes.c.id == bindparam("node"))
@@ -27,7 +29,10 @@ _SEEN = (
         absent_scans=0,
         condition=bindparam("shown"),
         condition_reason=bindparam("why"),
+        condition_fault=bindparam("by_fault"),
+        condition_scope=bindparam("as_far_as"),
         addresses=bindparam("reached_at", type_=Json),
+        queued_until=func.coalesce(bindparam("left_queue_at", type_=UtcTime), nodes.c.queued_until),
         scanned_at=bindparam("at", type_=UtcTime),
     )
 )
@@ -122,7 +127,7 @@ def _differs(row: LiveRow, view: ScannedNode | None) -> bool:
     """Whether the listing says anything that the row does not."""
     if view is None or view.condition == _GONE:
         return row.absent_scans < SCANS_FOR_PROOF
-    rate = view.billed_usd_per_hour
+    rate = _rate(view)
     priced = rate is not None and rate != row.billed_usd_per_hour
     return (
         row.handle is None
@@ -130,16 +135,41 @@ def _differs(row: LiveRow, view: ScannedNode | None) -> bool:
         or priced
         or view.condition != row.condition
         or (view.reason or None) != row.condition_reason
+        or view.fault != row.condition_fault
+        or view.scope != row.condition_scope
         or dict(view.addresses or {}) != row.addresses
     )
 
 
-def _shown(view: ScannedNode) -> tuple[str | None, str | None, dict[str, str]]:
-    return view.condition, view.reason or None, dict(view.addresses or {})
+def _rate(view: ScannedNode) -> float | None:
+    """USD an hour; None: the provider does not tell. What waits for capacity costs nothing."""
+    return 0.0 if view.condition == _QUEUED else view.billed_usd_per_hour
 
 
-def _known(row: LiveRow) -> tuple[str | None, str | None, dict[str, str]]:
-    return row.condition, row.condition_reason, dict(row.addresses)
+def _planned_rate(conn: Connection, row: LiveRow) -> float:
+    """What it was to cost when it was ordered."""
+    price = conn.execute(_OFFER, {"node": row.id}).scalar_one().get("price", {})
+    return float(price.get("gpu_usd_per_hour", 0.0)) + float(price.get("disk_usd_per_hour", 0.0))
+
+
+def _shown(view: ScannedNode) -> dict[str, Any]:
+    return {
+        "shown": view.condition,
+        "why": view.reason or None,
+        "by_fault": view.fault,
+        "as_far_as": view.scope,
+        "reached_at": dict(view.addresses or {}),
+    }
+
+
+def _known(row: LiveRow) -> dict[str, Any]:
+    return {
+        "shown": row.condition,
+        "why": row.condition_reason,
+        "by_fault": row.condition_fault,
+        "as_far_as": row.condition_scope,
+        "reached_at": dict(row.addresses),
+    }
 
 
 def _see(conn: Connection, row: LiveRow, view: ScannedNode, at: datetime) -> bool:
@@ -147,7 +177,10 @@ def _see(conn: Connection, row: LiveRow, view: ScannedNode, at: datetime) -> boo
     if found:
         state = NodeState.BOOTING if row.state in (NodeState.CREATING, NodeState.UNKNOWN) else row.state
         conn.execute(_FOUND, {"node": row.id, "new_handle": view.handle, "new_state": state})
-    rate = view.billed_usd_per_hour
+    left_queue = row.condition == _QUEUED and view.condition != _QUEUED
+    rate = _rate(view)
+    if left_queue and rate is None:
+        rate = _planned_rate(conn, row)
     priced = rate is not None and rate != row.billed_usd_per_hour
     if priced:
         conn.execute(END_INTERVAL, {"node": row.id})
@@ -155,8 +188,7 @@ def _see(conn: Connection, row: LiveRow, view: ScannedNode, at: datetime) -> boo
     shown = _shown(view)
     moved = shown != _known(row)
     if moved or row.absent_scans:
-        values = dict(zip(("shown", "why", "reached_at"), shown, strict=True)) | {"at": at}
-        conn.execute(_SEEN, {"node": row.id, **values})
+        conn.execute(_SEEN, {"node": row.id, **shown, "at": at, "left_queue_at": at if left_queue else None})
     # A new price moves the end of the job's budget.
     return found or moved or priced or row.absent_scans >= SCANS_FOR_PROOF
 

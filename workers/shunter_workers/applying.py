@@ -15,7 +15,7 @@ from shunter_planner import Plan
 from shunter_providers.contract import Capabilities
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.node_sync import Phase
-from shunter_store import due, ledger, providers, scans, signing, steps
+from shunter_store import due, ledger, refusals, scans, signing, steps
 from shunter_store.due import Claim
 from shunter_store.jobs import JobRow
 from shunter_store.ledger import NewNode
@@ -170,11 +170,11 @@ _WRITERS: Mapping[type, Callable[[Connection, Any], None]] = {
 def _record(conn: Connection, write: Unfenced) -> None:
     if isinstance(write, RecordHandle):
         ledger.record_handle(conn, write.node_id, write.handle)
-        providers.forget_refusal(conn, write.node_id)
+        refusals.forget(conn, write.node_id)
         return
     closed = ledger.close_absent(conn, write.node.id, write.proof)
     if "refusal" in write.proof:
-        providers.note_refusal(conn, write.node.instance, write.proof["refusal"])
+        refusals.note(conn, write.node.instance, write.proof["refusal"])
     if not closed:
         _log.warning("the proof %s does not close node %s", dict(write.proof), write.node.token)
     elif write.node.slot_kind is not None:

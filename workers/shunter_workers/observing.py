@@ -11,9 +11,10 @@ from typing import Final
 from shunter_planner import Candidate
 from shunter_planner.fitting import slots_of
 from shunter_planner.models.document import Known, Unknown, model_of
+from shunter_planner.refused import refused_blocks
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.states import NodeState, State
-from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, metrics, reaching
+from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, metrics, reaching, refusals
 from shunter_store.bundles import BundleRow
 from shunter_store.database import Database
 from shunter_store.due import Claim
@@ -140,7 +141,7 @@ def _planned(view: View) -> Candidate:
 
 
 def _with_slots(conn: Connection, view: View) -> Market:
-    """The market with what is free on shared hosts, and who else wants it."""
+    """The market with what is free on shared hosts, who else wants it, and which accounts make no nodes."""
     kind = "cpu" if view.document.resources.cpu_processes is not None else "gpu"
     shared = [candidate for candidate in view.market.candidates if candidate.shared_host]
     free = {
@@ -151,6 +152,7 @@ def _with_slots(conn: Connection, view: View) -> Market:
     names = {instance: resource_name(instance, kind) for instance in instances}
     return replace(
         view.market,
+        refused=refused_blocks(refusals.standing(conn)),
         candidates=[_counted(candidate, free) for candidate in view.market.candidates],
         free=free,
         ahead={names[instance]: line.ahead_of(conn, view.job, instance, kind) for instance in instances},

@@ -32,6 +32,7 @@ class _Answer:
     offers: Sequence[Offer] | ProviderError
     shared_hosts: bool
     setup_fee: bool = False
+    runs_images: bool = False
 
     def is_fresh(self) -> bool:
         good_for_s = GOOD_FOR_ON_SHARED_HOSTS_S if self.shared_hosts else GOOD_FOR_S
@@ -59,7 +60,8 @@ class Offers:
             elif answer.setup_fee and name not in document.placement.providers:
                 unavailable.append(Unavailable(name, _SETUP_FEE))
             else:
-                candidates += [Candidate(name, offer, answer.shared_hosts) for offer in answer.offers]
+                kind = answer.shared_hosts, answer.runs_images
+                candidates += [Candidate(name, offer, *kind) for offer in answer.offers]
         return Market(self._registry.names, candidates, unavailable)
 
     async def read_again(self, name: str, offer: Offer) -> Requoted | None:
@@ -124,4 +126,4 @@ class Offers:
             late = ProviderError(Fault.TRANSIENT, f"no answer within {ASK_WITHIN_S:.0f} s")
             return _Answer(asked_at, late, shared_hosts=True)
         declared = provider.capabilities
-        return _Answer(asked_at, tuple(offers), declared.shared_hosts, declared.spends_setup_fee)
+        return _Answer(asked_at, tuple(offers), declared.shared_hosts, declared.spends_setup_fee, declared.runs_images)

@@ -25,6 +25,7 @@ MEMORY = "steps"
 """The key of `JobRow.facts` under which steps keep what they leave to the next."""
 
 _DOWN = frozenset({"stopped", "failed", "gone"})
+_QUEUED: Final = "queued"
 
 LONGEST_REST_S: Final = 600.0
 """A provider that asks for more is asked again sooner."""
@@ -71,6 +72,8 @@ class Memory:
     """Whether the last that was told of the job's cap is that it comes before the job's end."""
     most_micro_size: int | None = None
     """The largest micro-batch that is still tried: larger ones ran out of memory. None: any."""
+    boot_failures: int = 0
+    """Gangs in a row that did not come up with the job's own image, where no provider said why."""
 
     def as_json(self) -> dict[str, Any]:
         """What is stored."""
@@ -93,6 +96,7 @@ class Memory:
             "avoid": [dict(entry) for entry in self.avoid],
             "cap_ahead": self.cap_ahead,
             "most_micro_size": self.most_micro_size,
+            "boot_failures": self.boot_failures,
         }
 
     def but(self, **changes: Any) -> dict[str, Any]:
@@ -141,6 +145,8 @@ class Market:
     """By resource (`INSTANCE/KIND`): jobs that wait for slots of it and come first."""
     holders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By resource: jobs that hold slots of it."""
+    refused: Sequence[Block] = ()
+    """What other jobs found refused for want of credentials or money, and nobody asks again for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +220,11 @@ class View:
     def capabilities_of(self, node: NodeRow) -> Capabilities:
         """What the node's plugin declares; cautious defaults where it does not load any more."""
         return self.capabilities.get(node.instance) or Capabilities()
+
+
+def is_queued(node: NodeRow) -> bool:
+    """Whether it waits for capacity at its provider: it is not booting, and costs nothing."""
+    return node.condition == _QUEUED
 
 
 def is_down(node: NodeRow) -> bool:

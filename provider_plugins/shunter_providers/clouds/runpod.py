@@ -98,6 +98,7 @@ class RunpodProvider(RestCloud):
         visibility_delay_s=30.0,
         readiness_deadline_s=1200.0,  # large images are pulled for that long, and then never
         create_timeout_s=60.0,
+        runs_images=True,
     )
     handle_pattern = r"[a-z0-9]{4,40}"
 

@@ -30,7 +30,9 @@ CREATE INDEX IF NOT EXISTS entries_to_start ON entries (boots_at) WHERE NOT star
 CREATE INDEX IF NOT EXISTS entries_to_clear_by_end ON entries (gone_at) WHERE started AND NOT cleared;
 CREATE INDEX IF NOT EXISTS entries_to_clear_by_loss ON entries (preempted_at) WHERE started AND NOT cleared;
 """
-_NEWEST = "entries_to_clear_by_loss"
+_ADDED = {"queued_until": "0.0", "fails_for": "''"}
+"""Columns that books of an earlier version lack, and what they say of its entries."""
+_NEWEST = "fails_for"
 _ROW = f"SELECT {', '.join(_COLUMNS)} FROM entries"  # noqa: S608  # our own column names
 
 
@@ -56,8 +58,8 @@ class Books:
         """A transaction that waits for others and is all or nothing."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=60.0, isolation_level=None)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_NEWEST,)).fetchone():
-                connection.executescript(_SCHEMA)
+            if _NEWEST not in _columns(connection):
+                _prepare(connection)
             # A killed process loses nothing by it, and a machine that loses power loses a rehearsal.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("BEGIN IMMEDIATE")
@@ -67,6 +69,20 @@ class Books:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in connection.execute("PRAGMA table_info(entries)")}
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables, or add to those of an earlier version what they lack; several processes may begin at once."""
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.strip().split(";\n"):
+        connection.execute(statement)
+    for name in _ADDED.keys() - _columns(connection):
+        connection.execute(f"ALTER TABLE entries ADD COLUMN {name} DEFAULT {_ADDED[name]}")
+    connection.execute("COMMIT")
 
 
 class Page:

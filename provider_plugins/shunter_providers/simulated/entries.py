@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shunter_providers.contract import NodeCondition, NodeView
+from shunter_providers.contract import Fault, NodeCondition, NodeView
 
 NEVER = 4e9
 """A time that does not come (2096), where SQL wants a number."""
@@ -22,9 +22,16 @@ class Shown(NamedTuple):
     fails: bool
     preempted_at: float
     gone_at: float
+    queued_until: float
+    fails_for: str
 
 
 SHOWN: Final = Shown._fields
+_REASONS: Final = {
+    ("disk", NodeCondition.STOPPED, None): "left-over disk",
+    ("node", NodeCondition.QUEUED, None): "it waits for capacity",
+    ("node", NodeCondition.FAILED, Fault.INVALID): "404 its image does not exist",
+}
 _ADDRESSES: Final = {"private": "127.0.0.1", "interface": "lo"}
 
 
@@ -59,6 +66,10 @@ class Entry:
     warned: bool = False
     cleared: bool = False
     """Whether the hypervisor is done with it."""
+    queued_until: float = 0.0
+    """Until then it waits for capacity, and bills nothing."""
+    fails_for: str = ""
+    """The `Fault` that the cloud names, if it `fails`; empty: it names none."""
 
     @property
     def ends_at(self) -> float:
@@ -78,21 +89,24 @@ class Entry:
         return view_of(self, at)
 
     def cost_usd(self, at: float) -> float:
-        """What it has cost up to a time: from its creation to its end, by the second."""
-        return max(0.0, min(at, self.ends_at) - self.created_at) / 3600.0 * self.usd_per_hour
+        """What it has cost up to a time: from its creation, or the end of its queue, to its end, by the second."""
+        begins_at = max(self.created_at, self.queued_until)
+        return max(0.0, min(at, self.ends_at) - begins_at) / 3600.0 * self.usd_per_hour
 
 
 def view_of(entry: Entry | Shown, at: float) -> NodeView:
     """As a caller sees it."""
     condition = _condition(entry, at)
     preempted = condition is NodeCondition.GONE and entry.preempted_at < entry.gone_at
+    fault = Fault(entry.fails_for) if condition is NodeCondition.FAILED and entry.fails_for else None
     return NodeView(
         handle=entry.handle,
         token=entry.token,
         condition=condition,
-        reason="preempted" if preempted else "left-over disk" if entry.kind == "disk" else "",
+        reason="preempted" if preempted else _REASONS.get((entry.kind, condition, fault), ""),
         addresses=_ADDRESSES,
-        billed_usd_per_hour=entry.usd_per_hour,
+        billed_usd_per_hour=0.0 if condition is NodeCondition.QUEUED else entry.usd_per_hour,
+        fault=fault,
     )
 
 
@@ -101,6 +115,8 @@ def _condition(entry: Entry | Shown, at: float) -> NodeCondition:
         return NodeCondition.GONE
     if entry.kind == "disk":
         return NodeCondition.STOPPED
+    if at < entry.queued_until:
+        return NodeCondition.QUEUED
     if at < entry.boots_at:
         return NodeCondition.PENDING
     return NodeCondition.FAILED if entry.fails else NodeCondition.RUNNING

@@ -38,6 +38,8 @@ class Kind(StrEnum):
     HALF_MADE = "half_made"  # create: an error, and a disk that bills is left
     NEVER_BOOTS = "never_boots"  # create: the node stays pending
     FAILS_TO_BOOT = "fails_to_boot"  # create: the node fails instead of running
+    NO_IMAGE = "no_image"  # create: the same, and the cloud says that the image does not exist
+    QUEUED = "queued"  # create: the node waits for capacity for `delay_s`, and bills nothing until then
     PREEMPTED = "preempted"  # create: the node is taken away `delay_s` after it runs
     DEARER = "dearer"  # create: billed at `factor` times the offered price
     STUCK = "stuck"  # terminate: "not yet" for `delay_s`
@@ -52,6 +54,8 @@ _ONLY_FOR: Final[dict[Kind, Verb]] = {
             Kind.HALF_MADE,
             Kind.NEVER_BOOTS,
             Kind.FAILS_TO_BOOT,
+            Kind.NO_IMAGE,
+            Kind.QUEUED,
             Kind.PREEMPTED,
             Kind.DEARER,
             Kind.NO_CAPACITY,

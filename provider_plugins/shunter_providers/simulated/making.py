@@ -123,6 +123,12 @@ def _spoilt(entry: Entry, rule: Rule) -> Entry:
         return replace(entry, boots_at=NEVER)
     if rule.fault is Kind.FAILS_TO_BOOT:
         return replace(entry, fails=True)
+    if rule.fault is Kind.NO_IMAGE:
+        return replace(entry, fails=True, fails_for=str(Fault.INVALID))
+    if rule.fault is Kind.QUEUED:
+        ends_at = entry.created_at + rule.delay_s
+        boots_at, preempted_at = entry.boots_at + rule.delay_s, min(NEVER, entry.preempted_at + rule.delay_s)
+        return replace(entry, queued_until=ends_at, boots_at=boots_at, preempted_at=preempted_at)
     if rule.fault is Kind.PREEMPTED:
         return replace(entry, preempted_at=entry.boots_at + rule.delay_s)
     if rule.fault is Kind.DEARER:

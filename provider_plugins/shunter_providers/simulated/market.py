@@ -65,4 +65,5 @@ def _offer(settings: SimulatedSettings, kind: NodeType, region: Region, capacity
         count=free,
         cpu_slots=kind.cpu_slots,
         interconnect=kind.interconnect,
+        network_gbps=kind.network_gbps,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
@@ -62,6 +63,8 @@ class SimulatedProvider:
 
     def __init__(self, instance: Instance) -> None:
         self._settings = read_settings(instance)
+        declared = replace(self.capabilities, runs_images=self._settings.runs_images)
+        object.__setattr__(self, "capabilities", declared)  # of this instance alone
         home = Path(instance.data_dir) / "simulated"
         name = self._settings.cloud or instance.name
         self.books = Books(home / f"{name}.sqlite")

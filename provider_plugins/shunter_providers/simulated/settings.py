@@ -33,6 +33,7 @@ class NodeType(_Part):
     disk_gib: float = Field(default=500.0, gt=0)
     nodes_per_region: int = Field(default=1000, ge=0)
     interconnect: Literal["any", "ethernet", "rdma"] = "ethernet"
+    network_gbps: float | None = Field(default=None, gt=0)
 
 
 class Region(_Part):
@@ -88,6 +89,8 @@ class FleetSettings(_Part):
     late_s: float = Field(default=5.0, ge=0)
     connections: int = Field(default=64, ge=1, le=4096)
     """Kept by all agents together, as behind a proxy: so many exchanges may be under way."""
+    ears: bool = True
+    """Agents listen beside their exchanges, as real ones do: one connection more for each."""
     timeout_s: float = Field(default=10.0, gt=0)
     idle_exit_s: float = Field(default=30.0, gt=0)
     """A fleet without any node to play ends after this; the next create starts it again."""
@@ -110,6 +113,8 @@ class SimulatedSettings(_Part):
     fleet: FleetSettings = FleetSettings()
     """How the fleet's agents behave."""
     quota_gpus: int | None = Field(default=None, ge=0)
+    runs_images: bool = False
+    """Jobs may name a container image. Nothing runs it: the nodes are made up."""
     boot_s: float = Field(default=1.0, ge=0)
     boot_jitter_s: float = Field(default=0.0, ge=0)
     terminate_s: float = Field(default=0.0, ge=0)

@@ -89,7 +89,15 @@ def make_offers(pool: Sequence[Found]) -> list[Offer]:
 
 def _kind(host: Host) -> tuple[Any, ...]:
     """Hosts that differ in this are no substitutes for each other."""
-    place = (host.region, host.jurisdiction, host.usd_per_hour, host.exclusive, host.interconnect, host.fabric)
+    place = (
+        host.region,
+        host.jurisdiction,
+        host.usd_per_hour,
+        host.exclusive,
+        host.interconnect,
+        host.fabric,
+        host.network_gbps,
+    )
     return (*place, tuple(sorted(host.labels.items())))
 
 
@@ -119,6 +127,7 @@ def _offer(key: tuple[Any, ...], members: Sequence[tuple[Found, Sequence[int]]])
         exclusive=first.exclusive,
         interconnect=first.interconnect,
         fabric=first.fabric,
+        network_gbps=first.network_gbps,
     )
 
 

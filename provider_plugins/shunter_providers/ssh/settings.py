@@ -88,6 +88,8 @@ class Host(Login):
     interconnect: Literal["any", "ethernet", "rdma"] = "ethernet"
     fabric: str | None = None
     """Hosts of the same fabric are joined."""
+    network_gbps: float | None = Field(default=None, gt=0)
+    """Of that network, in each direction, for one host: plans compute with it. None: what is usual."""
     python: str = Field(default="python3", min_length=1)
     """A Python, 3.8 or newer, whose packages (torch above all) jobs find."""
     base: str = Field(default="~/.shunter", min_length=1)

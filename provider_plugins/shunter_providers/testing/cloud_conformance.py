@@ -19,7 +19,9 @@ waits that the fake names. Beside the tests here, all of
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import pytest
@@ -40,6 +42,7 @@ from shunter_providers.testing.wire import WireCloud
 
 FOR_EVER: Final = 1000
 SLOWER_THAN_THE_TIMEOUT_S: Final = 1.6
+_IMAGE: Final = "registry.example/acme/train:1"
 
 
 @runs_in_a_loop
@@ -229,6 +232,35 @@ class CloudConformance(ProviderConformance):
 
         assert view.condition in (NodeCondition.PENDING, NodeCondition.QUEUED)
         assert cloud.nodes() == []
+
+    async def test_a_job_s_own_image_takes_the_place_of_the_plugin_s(
+        self, provider: Provider, cloud: WireCloud, intent: Intent
+    ) -> None:
+        if not provider.capabilities.runs_images:
+            pytest.skip("its nodes run no container images")
+
+        await provider.create(replace(intent, image=_IMAGE))
+
+        (node,) = cloud.nodes()
+        assert _IMAGE in json.dumps(node.order, default=str)
+
+    async def test_an_image_that_does_not_exist_is_the_job_s_fault_and_the_plugin_s_own_is_the_operator_s(
+        self, provider: Provider, cloud: WireCloud, deployment: str, intent: Intent
+    ) -> None:
+        if not provider.capabilities.runs_images:
+            pytest.skip("its nodes run no container images")
+        _need(cloud, CloudFault.NO_IMAGE)
+        cloud.strike(CloudFault.NO_IMAGE, times=2)
+        asked = replace(intent, image=_IMAGE)
+        named = await provider.create(asked)
+        unnamed = await provider.create(make_intent(deployment, intent.offer, intent.launch))
+
+        job_s, own = [await wait_for(provider, one, NodeCondition.FAILED, 10) for one in (named, unnamed)]
+
+        assert (job_s.fault, job_s.scope, own.fault) == (Fault.INVALID, Scope.OFFER, Fault.INVALID)
+        assert own.scope in (Scope.ACCOUNT, Scope.PROVIDER)
+        assert len(job_s.reason) > 10
+        assert _IMAGE in job_s.reason
 
     async def test_an_end_that_takes_long_is_not_yet_done_and_the_node_stays_listed(
         self, provider: Provider, cloud: WireCloud, deployment: str, intent: Intent

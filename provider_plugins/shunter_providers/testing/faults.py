@@ -30,6 +30,7 @@ class CloudFault(StrEnum):
     NO_CAPACITY = "no_capacity"
     QUOTA = "quota"
     NEVER_BOOTS = "never_boots"  # the node stays pending
+    NO_IMAGE = "no_image"  # the node's image does not exist, and its state says so
     DEARER = "dearer"  # the node bills more than was offered
     STUCK = "stuck"  # the end is accepted, and takes `delay_s`
 
@@ -45,6 +46,7 @@ _FOR: Final[Mapping[CloudFault, Verb]] = {
             CloudFault.NO_CAPACITY,
             CloudFault.QUOTA,
             CloudFault.NEVER_BOOTS,
+            CloudFault.NO_IMAGE,
             CloudFault.DEARER,
         ),
         "create",

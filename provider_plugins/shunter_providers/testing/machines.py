@@ -41,6 +41,8 @@ class Machine:
     """The public one."""
     port: int | None = None
     """Of its sshd, where it has one."""
+    has_image: bool = True
+    """Whether the image that it was ordered with exists; without it never boots, and a fake says why."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Whatever else a fake keeps of it."""
 
@@ -87,7 +89,8 @@ class Machines:
             usd_per_hour=round(usd_per_hour * self.price_factor * dearer, 6),
             made_at=now,
             visible_at=now + late_s,
-            up_at=float("inf") if fault is CloudFault.NEVER_BOOTS else now + self.boot_s,
+            up_at=float("inf") if fault in (CloudFault.NEVER_BOOTS, CloudFault.NO_IMAGE) else now + self.boot_s,
+            has_image=fault is not CloudFault.NO_IMAGE,
         )
         self._all[machine.id] = machine
         self.on_made(machine)

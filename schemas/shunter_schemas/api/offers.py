@@ -52,6 +52,12 @@ class OfferInfo(Answer):
     )
     count: int | None = Field(default=None, description="Nodes to be had at once; None: unknown.", examples=[4])
     interconnect: str = Field(default="any", description="What joins nodes of it.", examples=["rdma"])
+    fabric: str | None = Field(
+        default=None, description="Nodes of the same group are joined. Null: no group is known.", examples=["vpc-fra1"]
+    )
+    network_gbps: float | None = Field(
+        default=None, description="Between two nodes, in Gbit/s. Null: the provider does not tell.", examples=[25.0]
+    )
     price: OfferPrice = Field(description="What a node costs.", examples=[{"usd_per_hour": 31.92}])
     read_at: Timestamp = Field(description="When it was read.", examples=[_AT])
 

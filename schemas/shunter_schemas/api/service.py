@@ -26,6 +26,12 @@ class ProviderRefusal(Answer):
         description="What the provider said, and the way out.",
         examples=["402 Payment Required: insufficient balance - the account needs money, or a billing address"],
     )
+    until: Timestamp | None = Field(
+        default=None,
+        description="Until then no job asks for nodes within its scope, unless an operator lifts it "
+        "(`POST /v1/providers/NAME/retry`), a node is made, or the credentials change. Null: each job may ask.",
+        examples=[_AT],
+    )
 
 
 class ProviderInfo(Answer):

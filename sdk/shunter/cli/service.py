@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -34,6 +35,10 @@ InJurisdiction = Annotated[
     str | None, typer.Option("--jurisdiction", metavar="PLACE", help="Only there: EU, EEA or an ISO country code.")
 ]
 OfCapacity = Annotated[str | None, typer.Option("--capacity", help="Only on_demand, spot or reserved.")]
+RetryProvider = Annotated[
+    str | None,
+    typer.Option("--retry", metavar="NAME", help="First let jobs ask this instance for nodes again at once."),
+]
 OnlyAvailable = Annotated[bool, typer.Option("--available", help="Only what can be had now.")]
 MostOffers = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many to show.")]
 
@@ -48,11 +53,13 @@ def register(app: typer.Typer) -> None:
     app.command("completion", rich_help_panel="Service")(completion)
 
 
-def providers(context: Context) -> None:
+def providers(context: Context, retry: RetryProvider = None) -> None:
     """List the configured provider instances and how they are."""
     from shunter.cli import output
 
     with context.client() as client:
+        if retry is not None:
+            client.retry_provider(retry)
         found = client.providers()
     if context.as_json:
         output.print_json_list(found)
@@ -70,7 +77,10 @@ def providers(context: Context) -> None:
 
 def _how_it_is(provider: ProviderInfo) -> str:
     """What is wrong with it, or keeps it from making nodes; empty: nothing."""
-    refused = f"makes no nodes: {provider.refusal.detail}" if provider.refusal is not None else ""
+    told = provider.refusal
+    stands = told is not None and told.until is not None and told.until > datetime.now(UTC)
+    until = f" (not asked again before {told.until:%H:%M:%S} UTC)" if told is not None and stands else ""
+    refused = f"makes no nodes: {told.detail}{until}" if told is not None else ""
     return provider.detail or provider.held or refused
 
 

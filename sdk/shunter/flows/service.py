@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from shunter_schemas.api import Me, OfferPage, ProviderInfo, ProviderPage, Readiness
 
-from shunter.flows.answers import get
+from shunter.flows.answers import get, post
 from shunter.steps import Flow, ask
 
 
@@ -19,6 +20,11 @@ def me() -> Flow[Me]:
 def providers() -> Flow[Sequence[ProviderInfo]]:
     """The configured provider instances."""
     return (yield from ask(get(ProviderPage, "/v1/providers"))).items
+
+
+def retry_provider(name: str) -> Flow[ProviderInfo]:
+    """An instance that refused nodes may be asked for them again."""
+    return ask(post(ProviderInfo, f"/v1/providers/{quote(name, safe='')}/retry"))
 
 
 def offers(**where: Any) -> Flow[OfferPage]:

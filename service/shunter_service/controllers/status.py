@@ -7,18 +7,23 @@ from functools import cache
 from importlib.resources import files
 from typing import cast
 
-from litestar import Controller, Response, get
+from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency
+from litestar.params import FromPath
 from shunter_providers.registry import installed_plugins
-from shunter_schemas.api import Check, Me, PluginInfo, ProviderPage, Readiness
-from shunter_store import migrate, providers
+from shunter_schemas.api import Check, Me, PluginInfo, ProviderInfo, ProviderPage, Readiness
+from shunter_store import migrate, providers, refusals
 from shunter_store.settings import ProviderSettings
 from sqlalchemy import Connection
 
 from shunter_service import queries
 from shunter_service.access import AnyRequest
-from shunter_service.answers import shaped
+from shunter_service.answers import encode, shaped
+from shunter_service.auth import ADMIN
 from shunter_service.context import Service
+from shunter_service.parameters import IdempotencyKey
+from shunter_service.problems import not_found
+from shunter_service.repeating import Asked, Done, once, sent
 from shunter_service.views import provider_view
 
 _HINT_WAITS_S = 5.0
@@ -60,6 +65,30 @@ class StatusController(Controller):
         configured = sorted(service.data.providers.items())
         items = tuple(provider_view(name, one, rows.get(name)) for name, one in configured)
         return shaped(ProviderPage(items=items, plugins=_plugins(service.data.providers)))
+
+    @post("/v1/providers/{name:str}/retry", operation_id="RetryProvider", status_code=200, opt={"scope": ADMIN})
+    async def retry_provider(
+        self,
+        request: AnyRequest,
+        service: NamedDependency[Service],
+        name: FromPath[str],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response[ProviderInfo]:
+        """Jobs may ask it for nodes again at once, although it refused its credentials, or wanted money.
+
+        Safe to repeat.
+        """
+        configured = service.data.providers.get(name)
+        if configured is None:
+            raise not_found("provider", name[:60])
+        asked = Asked(request.user, f"/v1/providers/{name}/retry", idempotency_key)
+
+        def write(conn: Connection) -> Done:
+            refusals.lift(conn, name)
+            row = next((row for row in providers.list_all(conn) if row.instance == name), None)
+            return Done(200, encode(provider_view(name, configured, row)), {})
+
+        return sent(await once(service, asked, write), ProviderInfo)
 
     @get("/v1/schemas/job.json", operation_id="GetJobSchema", opt={"public": True})
     async def job_schema(self) -> Response[dict[str, object]]:

@@ -19,7 +19,13 @@ def kind(name: str, gpus: int, model: str = "", mib: int = 0, cpus: int = 8, **m
         "processorInfo": {"supportedArchitectures": [more.pop("architecture", "x86_64")]},
         "vCpuInfo": {"defaultVCpus": cpus},
         "memoryInfo": {"sizeInMiB": cpus * 4096},
-        "networkInfo": {"efaSupported": gpus > 1},
+        "networkInfo": {
+            "efaSupported": gpus > 1,
+            "networkCards": [
+                {"networkCardIndex": index, "baselineBandwidthInGbps": 100.0, "peakBandwidthInGbps": 100.0}
+                for index in range(gpus // 2)
+            ],
+        },
     }
     if model:
         one = {

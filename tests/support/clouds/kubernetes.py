@@ -322,6 +322,10 @@ def _review(request: Request) -> Reply:
 def _pending(machine: Machine) -> Json:
     if "nodeName" not in machine.order["spec"]:
         return unschedulable(time.time() - (time.monotonic() - machine.made_at), machine.order["said"])
+    if not machine.has_image:
+        image = machine.order["spec"]["containers"][0]["image"]
+        said = f'rpc error: code = NotFound desc = failed to pull and unpack image "{image}": {image}: not found'
+        return waiting("ErrImagePull", said)
     return waiting("ContainerCreating", "")
 
 

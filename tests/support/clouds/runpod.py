@@ -107,7 +107,7 @@ def cpu(id_: str, usd: float, centers: Sequence[str]) -> dict[str, Any]:
 class RunpodCloud(WireCloud):
     """One account."""
 
-    lacks: ClassVar[Collection[CloudFault]] = ()
+    lacks: ClassVar[Collection[CloudFault]] = (CloudFault.NO_IMAGE,)  # it does not say why a pod does not come up
 
     def __init__(self, key: str, **more: Any) -> None:
         super().__init__(**more)

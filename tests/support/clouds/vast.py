@@ -254,7 +254,7 @@ def _instance(machine: Machine) -> dict[str, Any]:
         "cur_state": state if runs or stopped else "loading",
         "next_state": state,
         "intended_status": state,
-        "status_msg": machine.extra.get("status_msg"),
+        "status_msg": machine.extra.get("status_msg") or (None if machine.has_image else _no_image(order["image"])),
         "is_bid": order["price"] is not None,
         "machine_id": order["ask"]["machine_id"],
         "image_uuid": order["image"],
@@ -267,6 +267,12 @@ def _instance(machine: Machine) -> dict[str, Any]:
         "ports": {"22/tcp": [port, port]} if runs and not stopped else None,
         "dph_total": machine.usd_per_hour,
     }
+
+
+def _no_image(image: str) -> str:
+    repository, _, tag = image.rpartition(":")
+    said = f"manifest for {repository}:{tag} not found: manifest unknown: manifest unknown"
+    return f"Error response from daemon: {said}"
 
 
 def _refused(status: int, error: str, msg: str, **more: Any) -> Refusal:

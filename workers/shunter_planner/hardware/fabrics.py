@@ -35,6 +35,22 @@ says github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 """
 
 
-def fabric_of(interconnect: str) -> Fabric:
-    """The class by an offer's `interconnect`; a word that is not known promises nothing."""
-    return FABRICS.get(interconnect, FABRICS["any"])
+_BETTER: Final = ("none", "any", "ethernet", "rdma")
+
+
+def fabric_of(interconnect: str, network_gbps: float | None = None, per_node: int = 1) -> Fabric:
+    """The class by an offer's `interconnect`; a word that is not known promises nothing.
+
+    Args:
+        network_gbps: what the offer says of a whole node, in Gbit/s; the ranks of a node share it.
+    """
+    usual = FABRICS.get(interconnect, FABRICS["any"])
+    if not network_gbps:
+        return usual
+    return Fabric(network_gbps / 8 / per_node, usual.latency_s, "the offer says so")
+
+
+def rank_of(interconnect: str) -> int:
+    """The higher the better: an unknown network before none, rdma last. A word that is not known is no better than
+    `any`."""
+    return _BETTER.index(interconnect) if interconnect in _BETTER else _BETTER.index("any")

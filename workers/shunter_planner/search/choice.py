@@ -8,6 +8,7 @@ from typing import Final
 from shunter_schemas.job import JobSpec
 
 from shunter_planner.fitting import slots_of
+from shunter_planner.hardware.fabrics import rank_of
 from shunter_planner.matching import capacity_rank
 from shunter_planner.search.quotes import Place, Quote, with_option
 
@@ -34,8 +35,8 @@ def cheapest_of_each_kind(found: Iterable[Place]) -> list[Place]:
 def choose(document: JobSpec, quotes: Sequence[Quote]) -> Quote:
     """The best by the objective, among those of the kind of capacity that goes first.
 
-    Of those that are alike the fastest, then the one with fewest nodes and most free capacity; names last, so that the
-    choice never depends on order.
+    Of those that are alike the fastest, then the one with fewest nodes, of several the one that is joined best, then
+    the one with most free capacity; names last, so that the choice never depends on order.
     """
     first = min(capacity_rank(document, one.place.candidate.offer) for one in quotes)
     rivals = [one for one in quotes if capacity_rank(document, one.place.candidate.offer) == first]
@@ -91,9 +92,11 @@ def _hardware(one: Place) -> object:
     return id(one.machine), offer.capacity, offer.kind, one.candidate.shared_host, offer.price.setup_usd
 
 
-def _by_calm(one: Quote) -> tuple[int, float, str, str, str]:
-    offer = one.place.candidate.offer
-    return one.place.shape.num_nodes, -_free(one), one.place.candidate.instance, offer.instance_type, offer.region
+def _by_calm(one: Quote) -> tuple[int, int, bool, float, str, str, str]:
+    offer, nodes = one.place.candidate.offer, one.place.shape.num_nodes
+    # Where no group of nodes is known that are joined, a gang may come to lie on several.
+    network = (-rank_of(offer.interconnect), offer.fabric is None) if nodes > 1 else (0, False)
+    return nodes, *network, -_free(one), one.place.candidate.instance, offer.instance_type, offer.region
 
 
 def _free(one: Quote) -> float:

@@ -21,6 +21,8 @@ class Machine:
     per_node: int
     interconnect: str
     """Empty on one node."""
+    network_gbps: float | None
+    """Of a node, as the offer says; None on one node."""
     threads: int
     """Of a rank on CPUs; 0 beside a GPU, where they change little."""
     host_gib: float
@@ -42,6 +44,7 @@ def machine_of(offer: Offer, slot_kind: str, num_nodes: int, ranks_per_node: int
         world=num_nodes * ranks_per_node,
         per_node=ranks_per_node,
         interconnect=offer.interconnect if num_nodes > 1 else "",
+        network_gbps=offer.network_gbps if num_nodes > 1 else None,
         threads=0 if on_gpus else max(1, offer.cpus // slots),
         host_gib=_rounded(offer.memory_gib / slots) if on_gpus else offer.memory_gib / slots,
     )

@@ -78,7 +78,7 @@ class _Judge:
             self._lying[hardware] = offer.price.usd_per_hour, lying
         if block := next((block for block in self._blocks if block.covers(candidate)), None):
             return Rejection(
-                candidate.instance, offer.instance_type, offer.region, "blocked", block.detail, final=False
+                candidate.instance, offer.instance_type, offer.region, block.slug, block.detail, final=False
             )
         return _Found(candidate, hardware, lying)
 
@@ -120,6 +120,7 @@ def _hardware(candidate: Candidate) -> Hashable:
         offer.cpus,
         offer.memory_gib,
         offer.interconnect,
+        offer.network_gbps,
         offer.count,
         offer.host_stride,
         offer.availability,

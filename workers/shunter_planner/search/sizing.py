@@ -243,7 +243,9 @@ class _Trial:
         shape, positions = self._known.shape, self._known.positions
         if self._gpu is None:
             return cpu_step_time(shape, positions, cut, spread.world, self.machine.threads)
-        return step_time(shape, positions, self._recipe, spread, cut, self._gpu, fabric_of(self.machine.interconnect))
+        machine = self.machine
+        fabric = fabric_of(machine.interconnect, machine.network_gbps, machine.per_node)
+        return step_time(shape, positions, self._recipe, spread, cut, self._gpu, fabric)
 
 
 def _fits(draft: Draft, room: float) -> bool:

@@ -150,4 +150,6 @@ def _scanned(view: NodeView) -> ScannedNode:
         reason=view.reason,
         addresses=view.addresses,
         billed_usd_per_hour=view.billed_usd_per_hour,
+        fault=None if view.fault is None else str(view.fault),
+        scope=None if view.fault is None else str(view.scope),
     )

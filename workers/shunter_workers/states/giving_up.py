@@ -14,7 +14,7 @@ from shunter_store.ledger import NodeRow
 from shunter_store.lifecycle import Trigger
 from shunter_store.steps import Change
 
-from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write
+from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write, stop
 from shunter_workers.states.avoiding import avoiding, look_first
 from shunter_workers.states.ends import lose
 from shunter_workers.view import View, is_down
@@ -39,6 +39,7 @@ _BLOCKS: Final[Mapping[Fault, _Blocking]] = {
     Fault.AUTH: _Blocking(Reason.PROVIDER_AUTH, 3600.0),
     Fault.PAYMENT: _Blocking(Reason.PROVIDER_PAYMENT, 3600.0),
 }
+_FAULTS: Final[Mapping[str, Fault]] = {str(fault): fault for fault in Fault}
 _PASSING: Final = _Blocking(Reason.NO_CAPACITY, 15.0)
 
 
@@ -54,8 +55,30 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
         writes = [Release(late, detail), *decision.writes]
         return look_first(machines) or replace(decision, writes=writes, memory=memory)
     # One that never appeared says nothing of its offer: a step may have died before it made the call.
-    for_s = _NOT_READY_BLOCK_S if any(node.handle is not None for node in broken) else 0.0
-    return _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
+    appeared = any(node.handle is not None for node in broken)
+    with_own_image = appeared and view.document.environment.image is not None
+    failures = view.memory.boot_failures + 1 if with_own_image else 0
+    if failures >= MOST_FAILURES:
+        told = f"{failures} gangs in a row did not come up with it; the last: {detail}"
+        return stop(Reason.INVALID, f"{_of_image(view)}{told}")
+    for_s = _NOT_READY_BLOCK_S if appeared else 0.0
+    decision = _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
+    return replace(decision, memory={**(decision.memory or {}), "boot_failures": failures})
+
+
+def failed_to_come(view: View, now: datetime, node: NodeRow) -> Decision:
+    """A node that its provider calls down before it was ready: as a create call that named the same fault."""
+    told = node.condition_reason or "the provider does not say why"
+    detail = f"node {node.rank} is {node.condition}: {told}"
+    fault = _FAULTS.get(node.condition_fault or "")
+    scope = Scope(node.condition_scope or Scope.OFFER)
+    if fault is Fault.INVALID and scope not in (Scope.ACCOUNT, Scope.PROVIDER):
+        return stop(Reason.INVALID, f"{_of_image(view)}{node.instance}: {told}")
+    if fault is Fault.INVALID:
+        return abandon(view, now, node, f"{detail} (the settings of {node.instance} are wrong)", Reason.INVALID, scope)
+    if fault is not None and fault in _BLOCKS:
+        return _after_refusal(view, now, node, ProviderError(fault, detail, scope=scope), _BLOCKS[fault])
+    return give_up(view, now, [node], detail)
 
 
 def abandon(view: View, now: datetime, node: NodeRow, detail: str, reason: Reason, scope: Scope) -> Settle:
@@ -77,7 +100,7 @@ def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError
     """A create call ended with an error."""
     if error.may_have_created or error.fault in (Fault.AMBIGUOUS, Fault.CONFLICT):
         return Settle(Change(next_in_s=0.0), [MarkUnknown(node.id, error.detail)])
-    refused: list[Write] = [Close(node, {"kind": "refused", **_of_the_account(error, now)})]
+    refused: list[Write] = [Close(node, {"kind": "refused", **_of_the_account(node, error, now)})]
     told: list[tuple[str, Mapping[str, Any]]] = [("node.create_failed", _failure(node, error))]
     if error.fault is Fault.INVALID:
         change = Change(Trigger.STOP, Reason.INVALID, error.detail, next_in_s=0.0, events=told)
@@ -93,12 +116,19 @@ def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError
     return Settle(decision.change, [*refused, *decision.writes], decision.memory)
 
 
-def _of_the_account(error: ProviderError, now: datetime) -> dict[str, Any]:
-    """What the operator has to be told, who can do something about it; else nothing."""
+def _of_image(view: View) -> str:
+    """What a message begins with that may be about the job's own image; empty where it names none."""
+    image = view.document.environment.image
+    return "" if image is None else f"environment.image {image}: "
+
+
+def _of_the_account(node: NodeRow, error: ProviderError, now: datetime) -> dict[str, Any]:
+    """What is kept for the operator, who can do something about it, and for other jobs; else nothing."""
     if error.fault not in (Fault.AUTH, Fault.PAYMENT, Fault.QUOTA):
         return {}
     told = {"at": now.isoformat(), "fault": str(error.fault), "scope": str(error.scope), "detail": with_advice(error)}
-    return {"refusal": told}
+    asked = {name: str(node.offer.get(name, "")) for name in ("instance_type", "region")}
+    return {"refusal": {**told, **asked}}
 
 
 def _failure(node: NodeRow, error: ProviderError) -> dict[str, Any]:

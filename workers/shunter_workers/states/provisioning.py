@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from shunter_schemas.states import NodeState
 from shunter_store.ledger import NodeRow
@@ -20,12 +21,13 @@ from shunter_workers.states.gang import (
     start,
     takes_orders_early,
 )
-from shunter_workers.states.giving_up import give_up
+from shunter_workers.states.giving_up import failed_to_come, give_up
 from shunter_workers.states.moving import move_while_provisioning
 from shunter_workers.states.pausing import pause_if_asked
+from shunter_workers.states.queued import queue_deadline, stop_if_waited_long_enough
 from shunter_workers.states.refusing import refuse_unusable
 from shunter_workers.states.requoting import price_now, refuse_dearer
-from shunter_workers.view import View, after, is_down, seconds_until, soonest
+from shunter_workers.view import View, after, is_down, is_queued, seconds_until, soonest
 
 SLOTS_AGAIN_S: Final = 1.0
 
@@ -43,7 +45,7 @@ def decide(view: View, now: datetime) -> Decision:
         or _give_up_if_broken(view, now)
         or _next_call(view, now)
         or _fill_gaps(view, now)
-        or (start(view, now) if is_ready(view) else wait(soonest(_next_deadline_s(view, now), next_limit_s(view, now))))
+        or (start(view, now) if is_ready(view) else _await(view, now))
     )
 
 
@@ -56,11 +58,30 @@ def _acknowledge_start(view: View, now: datetime) -> Decision | None:
 def _give_up_if_broken(view: View, now: datetime) -> Decision | None:
     for node in view.members:
         if is_down(node):
-            return give_up(view, now, [node], f"node {node.rank} is {node.condition}: {node.condition_reason or ''}")
+            return failed_to_come(view, now, node)
         deadline = _deadline(node, view)
         if deadline is not None and now >= deadline:
             return give_up(view, now, [node], f"node {node.rank} is {node.state} and not ready in time")
     return None
+
+
+def _await(view: View, now: datetime) -> Decision:
+    """Nodes boot, or wait for capacity at their provider: as long as the job may wait in any queue."""
+    told = _of_queue([node for node in view.members if is_queued(node)])
+    if told is not None and (late := stop_if_waited_long_enough(view, now, told["detail"])) is not None:
+        return late
+    queue_ends_s = None if told is None else seconds_until(queue_deadline(view), now)
+    next_in_s = soonest(_next_deadline_s(view, now), next_limit_s(view, now), queue_ends_s)
+    return Settle(Change(next_in_s=next_in_s, set={} if told == view.job.waiting else {"waiting": told}))
+
+
+def _of_queue(queued: Sequence[NodeRow]) -> dict[str, Any] | None:
+    """What the job waits for at its provider, as users read it; None: nothing."""
+    if not queued:
+        return None
+    words = sorted({node.condition_reason or "it does not say why" for node in queued})
+    detail = f"{queued[0].instance} keeps {len(queued)} of the gang's nodes in its queue: {'; '.join(words)}"
+    return {"reason": "queued_at_provider", "detail": detail, "tried": []}
 
 
 def _next_call(view: View, now: datetime) -> Decision | None:
@@ -95,7 +116,10 @@ def _deadline(node: NodeRow, view: View) -> datetime | None:
         return None  # a ready one without a handle is there for certain: scans find it
     if node.handle is None:
         return node.create_deadline_at
-    return None if node.created_at is None else after(node.created_at, view.capabilities_of(node).readiness_deadline_s)
+    if node.created_at is None or is_queued(node):
+        return None  # the queue has no deadline but the job's own
+    boots_since = max(node.created_at, node.queued_until or node.created_at)
+    return after(boots_since, view.capabilities_of(node).readiness_deadline_s)
 
 
 def _next_deadline_s(view: View, now: datetime) -> float | None:

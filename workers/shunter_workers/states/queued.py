@@ -36,7 +36,7 @@ def decide(view: View, now: datetime) -> Decision:
         or move_in_queue(view)
         or rest(view, now)
         or stop_at_limit(view, now)
-        or _stop_if_waited_long_enough(view, now)
+        or stop_if_waited_long_enough(view, now, (view.job.waiting or {}).get("detail"))
     )
     if own is not None:
         return own
@@ -98,27 +98,28 @@ def choose_slots(view: View, chosen: Plan, ranks: Sequence[int]) -> list[tuple[i
     return [tuple(free[place * size : (place + 1) * size]) for place in range(len(ranks))]
 
 
-def retry_in_s(view: View, now: datetime, ahead: int = 0) -> float:
-    """Longer the longer the job waits already; far back in a line it is woken anyway."""
-    waited_s = (now - view.job.created_at).total_seconds()
-    return max(FIRST_RETRY_S, min(LONGEST_RETRY_S, waited_s / 4), min(60.0, ahead / 4))
-
-
-def _stop_if_waited_long_enough(view: View, now: datetime) -> Decision | None:
-    deadline = _queue_deadline(view)
+def stop_if_waited_long_enough(view: View, now: datetime, last_said: str | None) -> Decision | None:
+    """The end of a job that never ran, and waited for its nodes as long as its document allows."""
+    deadline = queue_deadline(view)
     if deadline is None or now < deadline:
         return None
-    waiting = view.job.waiting or {}
-    detail = f"; the last round said: {waiting['detail']}" if waiting.get("detail") else ""
+    detail = f"; the last round said: {last_said}" if last_said else ""
     limit_s = view.document.limits.max_queue_s
     return stop(Reason.QUEUE_TIMEOUT, f"could not be placed within limits.max_queue_s ({limit_s:g}){detail}")
 
 
-def _queue_deadline(view: View) -> datetime | None:
+def queue_deadline(view: View) -> datetime | None:
+    """When it has waited long enough; None: it ran before, or may wait for ever."""
     limit = view.document.limits.max_queue_s
     if limit is None or view.job.started_at is not None:
         return None
     return after(view.job.created_at, limit + view.memory.paused_s)
+
+
+def retry_in_s(view: View, now: datetime, ahead: int = 0) -> float:
+    """Longer the longer the job waits already; far back in a line it is woken anyway."""
+    waited_s = (now - view.job.created_at).total_seconds()
+    return max(FIRST_RETRY_S, min(LONGEST_RETRY_S, waited_s / 4), min(60.0, ahead / 4))
 
 
 def _wait_for(view: View, refusal: Refusal, now: datetime) -> Settle:
@@ -156,7 +157,7 @@ def _line(view: View, resource: str) -> dict[str, Any]:
 
 
 def _waiting(view: View, now: datetime, told: dict[str, Any], writes: Sequence[Write] = ()) -> Settle:
-    delay_s = soonest(retry_in_s(view, now, told.get("position", 1)), seconds_until(_queue_deadline(view), now))
+    delay_s = soonest(retry_in_s(view, now, told.get("position", 1)), seconds_until(queue_deadline(view), now))
     before = view.job.waiting or {}
     same = all(before.get(name) == told.get(name) for name in ("reason", "detail", "resource", "position"))
     # Only news is written: a revision with every try would wake everybody who follows the job.

@@ -16,7 +16,7 @@ def facts_of(view: View, now: datetime) -> Facts:
     return Facts(
         instances=view.market.instances,
         unavailable=view.market.unavailable,
-        blocks=memory.standing_blocks(now),
+        blocks=[*memory.standing_blocks(now), *view.market.refused],
         model=view.model,
         spent_usd=view.cost_usd,
         steps_done=view.checkpoint.step if view.checkpoint is not None else view.job.resumes_from_step or 0,

@@ -218,8 +218,8 @@ _HOSTS: Final = {"pricing": "api.pricing"}
 
 _LISTS: Final = frozenset({
     "capacityReservationSet", "imagesSet", "instancesSet", "instanceTypeSet", "ipPermissions", "gpus", "reservationSet",
-    "securityGroupInfo", "spotPriceHistorySet", "subnetSet", "supportedArchitectures", "supportedUsageClasses",
-    "tagSet", "vpcSet", "blockDeviceMapping",
+    "networkCards", "securityGroupInfo", "spotPriceHistorySet", "subnetSet", "supportedArchitectures",
+    "supportedUsageClasses", "tagSet", "vpcSet", "blockDeviceMapping",
 })  # fmt: skip
 """What is a list even where it is empty: XML does not tell it from empty text."""
 

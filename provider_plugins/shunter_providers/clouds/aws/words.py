@@ -205,7 +205,15 @@ def _offer(kind: Fields, name: str, region: str, settings: AwsSettings) -> Offer
         disk_gib=settings.disk_gib,
         kind="vm",
         interconnect="ethernet",
+        network_gbps=_network_gbps(kind.inside("networkInfo")),
     )
+
+
+def _network_gbps(network: Fields) -> float | None:
+    """What the first card of a node gives at all times: our nodes have one interface."""
+    cards = network.items("networkCards") if "networkCards" in network else []
+    first = next((card for card in cards if card.count("networkCardIndex", 0) == 0), None)
+    return (first.number("baselineBandwidthInGbps", 0.0) or None) if first is not None else None
 
 
 def _priced(

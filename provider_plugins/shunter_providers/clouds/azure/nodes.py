@@ -13,8 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from shunter_providers import catalogue
 from shunter_providers.cloud_kit.boot import cloud_init
+from shunter_providers.cloud_kit.faults import Refused, classify
 from shunter_providers.cloud_kit.naming import token_of
 from shunter_providers.cloud_kit.reading import Fields
+from shunter_providers.clouds.azure.arm import FAULTS
 from shunter_providers.clouds.azure.parts import TOKEN_TAG, Addresses, group_of
 from shunter_providers.clouds.azure.places import Place
 from shunter_providers.clouds.azure.settings import AzureOptions, AzureSettings, jurisdiction_of
@@ -199,7 +201,17 @@ def view_of(
         reason=reason,
         addresses={kind: address for kind, address in shown.items() if address},
         ssh=SshEndpoint(reachable, 22, settings.user) if reachable else None,
+        **_failure(condition, reason),
     )
+
+
+def _failure(condition: NodeCondition, reason: str) -> dict[str, Any]:
+    """What its code says, which is what the create call would have said."""
+    if condition is not NodeCondition.FAILED:
+        return {}
+    code, _, message = reason.partition(": ")
+    told = classify(Refused(500, code, message), FAULTS, creates=False)  # there is no status of its own
+    return {"fault": told.fault, "scope": told.scope}
 
 
 def _condition(properties: Fields, statuses: Sequence[Fields]) -> tuple[NodeCondition, str]:

@@ -145,8 +145,12 @@ def offers_of(kinds: Iterable[Kind], settings: KubernetesSettings, price_of: Pri
 def configured_price(kind: Kind, settings: KubernetesSettings) -> float | None:
     """What the operator says that a whole node costs, USD an hour; None: nothing."""
     tables = [settings.spot_prices, settings.prices] if kind.spot else [settings.prices]
-    names = (kind.name, kind.product, "*")
-    return next((table[name] for table in tables for name in names if name in table), None)
+    return next((usd for table in tables if (usd := _named(kind, table)) is not None), None)
+
+
+def _named(kind: Kind, table: Mapping[str, float]) -> float | None:
+    """By the kind's name, else the product of its GPU, else `*`."""
+    return next((table[name] for name in (kind.name, kind.product, "*") if name in table), None)
 
 
 def _offer(kind: Kind, part: Room, settings: KubernetesSettings, *, all_seen: bool) -> Offer:
@@ -172,6 +176,7 @@ def _offer(kind: Kind, part: Room, settings: KubernetesSettings, *, all_seen: bo
         count=count if sure and not settings.autoscales else None,
         interconnect="rdma" if kind.rdma and whole_node else "ethernet",
         fabric=place or None,
+        network_gbps=_named(kind, settings.network_gbps) if whole_node else None,
     )
 
 

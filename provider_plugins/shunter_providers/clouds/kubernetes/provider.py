@@ -63,6 +63,7 @@ class KubernetesProvider(RestCloud):
         readiness_deadline_s=1200.0,  # large images are pulled for that long
         scan_interval_s=10.0,
         bills=False,
+        runs_images=True,
     )
     handle_pattern = r"[a-z0-9][a-z0-9-]{0,62}"
 
@@ -136,15 +137,18 @@ class KubernetesProvider(RestCloud):
 
     async def _look(self, handle: str) -> NodeView:
         pod = await self.http.fields("GET", f"{self._pods}/{handle}")
-        return view(pod, time.time(), self._settings.unschedulable_after_s)
+        return self._view(pod)
 
     async def _list(self) -> Sequence[NodeView]:
         """Pods, and secrets that were left over."""
         pods = await self._all(self._pods, labelSelector=SELECTOR)
-        views = [view(pod, time.time(), self._settings.unschedulable_after_s) for pod in pods]
+        views = [self._view(pod) for pod in pods]
         secrets = await self._all(self._secrets, self._metadata, labelSelector=SELECTOR)
         with_pods = {one.handle for one in views}
         return [*views, *(one for secret in secrets if (one := _orphan(secret, with_pods, time.time())) is not None)]
+
+    def _view(self, pod: Fields) -> NodeView:
+        return view(pod, time.time(), self._settings.unschedulable_after_s, self._settings.image)
 
     async def _end(self, handle: str) -> None:
         ends = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": self._ends_within_s()}

@@ -105,8 +105,8 @@ class KubernetesSettings(CloudSettings):
     scheduler: NameOrNone = ""
     """Another scheduler than the cluster's own."""
     queue: NameOrNone = ""
-    """A local queue of Kueue, which then lets the pods of a gang in together. Make `readiness_deadline_s` as long as
-    jobs may queue."""
+    """A local queue of Kueue, which then lets the pods of a gang in together. A pod may wait there as long as its job's
+    `limits.max_queue_s` allows."""
     grace_s: int = Field(default=60, ge=1, le=3600)
     """How long a pod that is evicted may take to save and go."""
 
@@ -137,6 +137,9 @@ class KubernetesSettings(CloudSettings):
     """A node with one of these may be taken away."""
     gang_topology: Annotated[str, Field(pattern=r"^[-_./A-Za-z0-9]*$")] = ""
     """A label of nodes, such as a rack's: the pods of one job go where its value is the same. Empty: anywhere."""
+    network_gbps: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Gbit/s between two whole nodes, in each direction, by their kind (or the product of their GPU); `*`: any other.
+    Plans of several nodes compute with it. A kind without: what is usual."""
     prices: Mapping[str, Usd] = Field(default_factory=dict)
     """USD an hour of a whole node, by its kind (or the product of its GPU); `*`: any other. Parts of nodes cost their
     part. Kinds without a price are not used then; without any price nothing is billed."""

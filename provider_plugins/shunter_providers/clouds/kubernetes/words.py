@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shunter_providers.cloud_kit.faults import Row
 from shunter_providers.cloud_kit.naming import token_of
@@ -63,6 +63,8 @@ _NEVER_STARTS: Final = (
 )
 _PASSES: Final = re.compile(r"deadline exceeded|timeout|timed out|connection refused|try again", re.IGNORECASE)
 _NO_IMAGE: Final = ("InvalidImageName", "ErrImageNeverPull")
+_WRONG: Final = re.compile(r"executable file not found|no such file or directory|runAsNonRoot", re.IGNORECASE)
+"""Of a container that cannot be started: what another node would not change."""
 _ENDS: Final[Mapping[str, NodeCondition]] = {"Failed": NodeCondition.FAILED, "Succeeded": NodeCondition.STOPPED}
 
 
@@ -81,64 +83,83 @@ def moment_of(text: str, default: float) -> float:
         return default
 
 
-def view(pod: Fields, now: float, unschedulable_after_s: float) -> NodeView:
+class _State(NamedTuple):
+    condition: NodeCondition
+    reason: str = ""
+    fault: Fault | None = None
+
+
+def view(pod: Fields, now: float, unschedulable_after_s: float, own_image: str = "") -> NodeView:
     """The node that a pod is.
 
     Args:
         now: seconds since the epoch.
+        own_image: that of the settings; if it is wrong, it is not the job that is.
     """
     meta, spec, status = pod.inside("metadata"), pod.inside("spec"), pod.inside("status")
     name = meta.text("name")
-    condition, reason = _condition(meta, status, now, unschedulable_after_s)
+    state = _state(meta, status, now, unschedulable_after_s)
     addresses = {"private": status.text("podIP", "-"), "machine": spec.text("nodeName", "-")}
     ours = meta.inside("labels").text(TOKEN, "-") == name
     return NodeView(
         handle=name,
         token=token_of(name) if ours else None,
-        condition=condition,
-        reason=reason,
+        condition=state.condition,
+        reason=state.reason,
         addresses={key: value for key, value in addresses.items() if value != "-"},
+        fault=state.fault,
+        scope=Scope.ACCOUNT if state.fault is Fault.INVALID and _image(spec) == own_image else Scope.OFFER,
     )
 
 
-def _condition(meta: Fields, status: Fields, now: float, unschedulable_after_s: float) -> tuple[NodeCondition, str]:
+def _image(spec: Fields) -> str:
+    containers = spec.items("containers") if "containers" in spec else []
+    return containers[0].text("image", "") if containers else ""
+
+
+def _state(meta: Fields, status: Fields, now: float, unschedulable_after_s: float) -> _State:
     phase = status.text("phase", "Pending")
     why = _why_it_goes(status)
     if phase in _ENDS:
-        return _ENDS[phase], "; ".join(part for part in (why, _how_it_ended(status)) if part)
+        return _State(_ENDS[phase], "; ".join(part for part in (why, _how_it_ended(status)) if part))
     if "deletionTimestamp" in meta:
-        return NodeCondition.STOPPED, f"it is being ended: {why}" if why else "it is being ended"
+        return _State(NodeCondition.STOPPED, f"it is being ended: {why}" if why else "it is being ended")
     if phase == "Running":
-        return NodeCondition.RUNNING, ""
+        return _State(NodeCondition.RUNNING)
     if phase == "Pending":
         return _pending(status, now, unschedulable_after_s)
-    return NodeCondition.UNKNOWN, f"phase {phase}: its node does not answer"
+    return _State(NodeCondition.UNKNOWN, f"phase {phase}: its node does not answer")
 
 
-def _pending(status: Fields, now: float, unschedulable_after_s: float) -> tuple[NodeCondition, str]:
+def _pending(status: Fields, now: float, unschedulable_after_s: float) -> _State:
+    """What has no node yet is in a queue: that of a queue's manager, or the scheduler's own."""
     scheduled = _condition_of(status, "PodScheduled")
     if scheduled is not None and scheduled.text("status", "") == "False":
         reason, message = scheduled.text("reason", ""), scheduled.text("message", "")
         if reason == "SchedulingGated":
-            return NodeCondition.QUEUED, "a queue has not let it in yet"
+            return _State(NodeCondition.QUEUED, "a queue has not let it in yet")
         waited_s = now - moment_of(scheduled.text("lastTransitionTime", ""), now)
-        if reason == "Unschedulable" and waited_s >= unschedulable_after_s:
-            return NodeCondition.FAILED, f"no capacity: {message}"
-        return NodeCondition.PENDING, message
+        if reason != "Unschedulable":
+            return _State(NodeCondition.PENDING, message)
+        if waited_s >= unschedulable_after_s:
+            return _State(NodeCondition.FAILED, f"no capacity: {message}", Fault.NO_CAPACITY)
+        return _State(NodeCondition.QUEUED, message)
     return _starting(status)
 
 
-def _starting(status: Fields) -> tuple[NodeCondition, str]:
+def _starting(status: Fields) -> _State:
     waiting = next((one.inside("state").inside("waiting") for one in _containers(status)), None)
     if waiting is None:
-        return NodeCondition.PENDING, ""
+        return _State(NodeCondition.PENDING)
     reason, message = waiting.text("reason", ""), waiting.text("message", "")
     said = f"{reason}: {message}".rstrip(": ")
     if reason in _NO_IMAGE or (reason in _PULLING and _NEVER_PULLED.search(message)):
-        return NodeCondition.FAILED, f"the image cannot be pulled: {said}"
+        return _State(NodeCondition.FAILED, f"the image cannot be pulled: {said}", Fault.INVALID)
     if reason in _NEVER_STARTS and not _PASSES.search(message):
-        return NodeCondition.FAILED, f"the container cannot be started: {said}"
-    return NodeCondition.PENDING, said
+        wrong = reason == "CreateContainerConfigError" or _WRONG.search(message)
+        fault = Fault.INVALID if wrong else None
+        return _State(NodeCondition.FAILED, f"the container cannot be started: {said}", fault)
+    return _State(NodeCondition.PENDING, said)
 
 
 def _why_it_goes(status: Fields) -> str:

@@ -8,6 +8,7 @@ starts the agent by SSH. The API says how often it may be asked by no header, an
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -92,6 +93,7 @@ class VastProvider(RestCloud):
         readiness_deadline_s=1200.0,  # instances that load for longer do so for ever
         scan_interval_s=20.0,
         create_timeout_s=90.0,
+        runs_images=True,
     )
     handle_pattern = r"[1-9][0-9]{0,14}"
 
@@ -152,7 +154,7 @@ class VastProvider(RestCloud):
         answer = await self.http.fields("GET", f"/api/v0/instances/{handle}/")
         if "instances" not in answer:
             raise ProviderError(Fault.NOT_FOUND, f"there is no instance {handle}", scope=Scope.OFFER)
-        return _view(answer.inside("instances"))
+        return _view(answer.inside("instances"), self._settings.image)
 
     async def _list(self) -> Sequence[NodeView]:
         """All pages; a page has 25 at most."""
@@ -160,7 +162,7 @@ class VastProvider(RestCloud):
         after: dict[str, str] = {}
         while True:
             page = await self.http.fields("GET", "/api/v1/instances/", params={"limit": 25, **after})
-            views += [_view(one) for one in page.items("instances")]
+            views += [_view(one, self._settings.image) for one in page.items("instances")]
             if "next_token" not in page:
                 return views
             if after == {"after_token": page.text("next_token")}:
@@ -199,8 +201,16 @@ _CONDITIONS: Final[Mapping[str, tuple[NodeCondition, str]]] = {
     "offline":   (NodeCondition.UNKNOWN, "its host does not answer the vendor"),
 }
 # fmt: on
-_DEAD: Final = ("OCI runtime create failed", "Error response from daemon", "pull access denied", "manifest unknown")
+_DEAD: Final = ("OCI runtime create failed", "Error response from daemon")
 """In `status_msg`: what does not pass by itself."""
+
+
+_NO_IMAGE: Final = re.compile(
+    r"pull access denied|manifest unknown|manifest for .* not found|repository .* not found|repository does not exist|"
+    r"invalid reference format|no matching manifest|no match for platform",
+    re.IGNORECASE,
+)
+"""The same, of images: another host changes nothing."""
 
 
 def _filters(settings: VastSettings) -> dict[str, Any]:
@@ -245,8 +255,9 @@ def _check(answer: Fields) -> None:
         raise classify(Refused(400, *_words_of(body, "")), _FAULTS, creates=False)
 
 
-def _view(one: Fields) -> NodeView:
+def _view(one: Fields, own_image: str) -> NodeView:
     condition, reason = _state(one)
+    no_image = condition is NodeCondition.FAILED and _NO_IMAGE.search(reason) is not None
     ssh = _direct(one)
     if condition is NodeCondition.RUNNING and ssh is None:
         condition, reason = NodeCondition.PENDING, "its ports are not open yet"
@@ -259,6 +270,8 @@ def _view(one: Fields) -> NodeView:
         addresses={name: address for name, address in addresses.items() if address != "-"},
         billed_usd_per_hour=one.number("dph_total") if "dph_total" in one else None,
         ssh=ssh if condition is NodeCondition.RUNNING else None,
+        fault=Fault.INVALID if no_image else None,
+        scope=Scope.ACCOUNT if no_image and one.text("image_uuid", "") == own_image else Scope.OFFER,
     )
 
 
@@ -268,6 +281,8 @@ def _state(one: Fields) -> tuple[NodeCondition, str]:
         outbid = "another renter bid more, or took the machine on demand"
         return NodeCondition.STOPPED, outbid if one.flag("is_bid") else "the vendor stopped it: no credit, or its end"
     status = one.text("actual_status", "created")
+    if status != "running" and _NO_IMAGE.search(said):
+        return NodeCondition.FAILED, f"the image cannot be pulled: {said[:300]}"
     if status != "running" and any(word in said for word in _DEAD):
         return NodeCondition.FAILED, f"its host cannot start it: {said[:300]}"
     return _CONDITIONS.get(status, (NodeCondition.UNKNOWN, status))
