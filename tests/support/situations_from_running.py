@@ -289,6 +289,7 @@ RECOVERING: list[Row] = [
 ]
 
 DONE: dict[str, Any] = {"reason": Reason.DONE, "outcome": State.SUCCEEDED}
+OVER: dict[str, Any] = {"reason": Reason.CANCELLED_BY_USER, "outcome": State.CANCELLED}
 OPEN: dict[str, Any] = {"reason": Reason.CANCELLED_BY_USER, "memory": ORDERED}
 LEAVING = node(NodeState.RELEASING, run_generation=1)
 ASKED = Memory(asked={"node_0": ago(1).timestamp()})
@@ -302,8 +303,18 @@ STOPPING: list[Row] = [
         ["tell release node_0", "release node_0"],
     ),
     (
-        "the node takes for ever",
-        view(job(State.STOPPING, **DONE), replace(KEPT, desired_at=ago(631))),
+        "a node that was cancelled takes for ever",
+        view(job(State.STOPPING, **OVER), replace(KEPT, desired_at=ago(631))),
+        ["tell release node_0", "release node_0"],
+    ),
+    (
+        "a node that was done takes long, and answers",
+        view(job(State.STOPPING, **DONE), replace(KEPT, desired_at=ago(86_000))),
+        ["wait 5"],
+    ),
+    (
+        "a node that was done takes for ever",
+        view(job(State.STOPPING, **DONE), replace(KEPT, desired_at=ago(86_431))),
         ["tell release node_0", "release node_0"],
     ),
     (

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from shunter_schemas.node_sync import Phase
-from shunter_schemas.states import NodeState
+from shunter_schemas.states import NodeState, Reason
 from shunter_store.ledger import NodeRow
 from shunter_store.steps import Change
 
@@ -16,6 +16,9 @@ from shunter_workers.view import View, is_down
 
 UPLOAD_WITHIN_S: Final = 600.0
 """For the last checkpoint, artifacts and logs, after the grace of the ranks."""
+UPLOAD_OF_A_SUCCESS_WITHIN_S: Final = 86_400.0
+"""What a training that is done leaves is what it was for: a large model, or an object store that is away for an hour,
+costs no result, as long as the node answers."""
 SILENCE_S: Final = 120.0
 """A node that does not answer for so long while it is being stopped is given up. Counted from the first step that
 noticed: a service that was away itself must not hold that against its nodes."""
@@ -49,7 +52,8 @@ def _is_finished(node: NodeRow, view: View, now: datetime) -> bool:
         return True
     if any(facts.node_id == node.id and facts.drained for facts in view.gang.nodes):
         return True
-    return _is_told(node) and (now - node.desired_at).total_seconds() > view.stop_grace_s + UPLOAD_WITHIN_S
+    within_s = UPLOAD_OF_A_SUCCESS_WITHIN_S if view.job.reason is Reason.DONE else UPLOAD_WITHIN_S
+    return _is_told(node) and (now - node.desired_at).total_seconds() > view.stop_grace_s + within_s
 
 
 def _is_told(node: NodeRow) -> bool:

@@ -22,8 +22,21 @@ def decide(view: View, now: datetime) -> Decision:
     if settled is not None:
         return _and_release(settled, view, now)
     if not view.nodes:
-        return Settle(Change(trigger=Trigger.NODES_GONE))
+        return Settle(_over(view))
     return _cut_short(view) or halt_and_release(view, now, str(view.job.reason))
+
+
+def _over(view: View) -> Change:
+    """The end. Nodes that told how their ranks ended, and went before all that these left was stored, are told of: the
+    result may lack something, and nobody would see it."""
+    lost = [part.node_rank for part in view.gang.members if part.ended is not None and not part.drained]
+    if not lost:
+        return Change(trigger=Trigger.NODES_GONE)
+    which = f"node {lost[0]}" if len(lost) == 1 else f"nodes {', '.join(map(str, lost))}"
+    words = f"{which} went before all that was left there could be stored: files, checkpoints or output may be missing"
+    message = "\n".join(part for part in (view.job.message, words) if part)
+    told = ("job.results_incomplete", {"nodes": lost, "message": words})
+    return Change(trigger=Trigger.NODES_GONE, set={"message": message}, events=[told])
 
 
 def _and_release(settled: Settle, view: View, now: datetime) -> Settle:
