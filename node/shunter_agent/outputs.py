@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from shunter_agent.files import clean, digest
 from shunter_agent.link import file_body
 from shunter_agent.objects import Objects
 from shunter_agent.shared import Place, Shared
+
+_BAD_NAME = re.compile(r"[\x00-\x1f\x7f\\]")
+_BAD_NAME_WORDS = "a name with a line end, another control character or a backslash; rename it"
+_TOLD = 20
+"""Names in the record of what was left out."""
+
+
+class Outputs(NamedTuple):
+    """What lies in the output folder, by paths relative to it."""
+
+    files: list[str]
+    left_out: dict[str, str]
+    """What is not stored, and why."""
 
 
 class OutputShipper:
@@ -25,7 +39,12 @@ class OutputShipper:
         """Begin, at the first call after nobody writes any more."""
         if self._waiting is None:
             done = set(self._shared.state.of(self._place.generation).artifacts)
-            self._waiting = [name for name in output_files(self._folder) if clean(name) not in done]
+            found = output_files(self._folder)
+            self._waiting = [name for name in found.files if clean(name) not in done]
+            if found.left_out:
+                told = {clean(name): why for name, why in list(found.left_out.items())[:_TOLD]}
+                data = {"count": len(found.left_out), "left_out": told}
+                self._shared.recorder.record("outputs_left_out", self._place.generation, data)
             keys = {name: self._place.key("artifacts", clean(name)) for name in self._waiting}
             if keys:  # their URLs in few requests; one that is missing then is asked for again
                 self._shared.file_uploader.submit(partial(_grant, list(keys.values())), partial(self._send, keys))
@@ -50,17 +69,31 @@ class OutputShipper:
             )
 
 
-def output_files(folder: str) -> list[str]:
-    """Regular files below the folder, and links to such files of the same node's job folder."""
+def output_files(folder: str) -> Outputs:
+    """Regular files below the folder, and links to such files of the same node's job folder; what else lies there is
+    left out, each with the reason."""
     home = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
-    found = []
+    found = Outputs([], {})
     for where, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(names):
+        for name in sorted(names) + [one for one in folders if os.path.islink(os.path.join(where, one))]:
             path = os.path.join(where, name)
-            if os.path.isfile(path) and os.path.realpath(path).startswith(home + os.sep):
-                found.append(os.path.relpath(path, folder))
+            why = _BAD_NAME_WORDS if _BAD_NAME.search(name) else _left_out(path, home)
+            if why is None:
+                found.files.append(os.path.relpath(path, folder))
+            else:
+                found.left_out[os.path.relpath(path, folder)] = why
     return found
+
+
+def _left_out(path: str, home: str) -> str | None:
+    if not os.path.exists(path):
+        return "a broken link"
+    if not os.path.realpath(path).startswith(home + os.sep):
+        return "a link that leads out of the job's folder; copy the file there"
+    if os.path.isdir(path):
+        return "a link to a folder; what lies in the output folder is stored by its own name"
+    return None if os.path.isfile(path) else "no regular file"
 
 
 def _grant(keys: list[str], objects: Objects) -> None:

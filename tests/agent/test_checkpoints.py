@@ -244,6 +244,8 @@ def test_outputs_become_artifacts(tmp_path: Path, service: NodeService, agent: A
     found = {data["file"]["path"]: data["file"]["size"] for data in service.data("artifact")}
     assert found == {"deep/model.bin": 3000, "empty": 0, "link": 3000, "ä b": 1}
     assert service.objects[f"{JOB}/1/artifacts/ä b"] == b"x"
+    (left_out,) = service.data("outputs_left_out")
+    assert (left_out["count"], list(left_out["left_out"])) == (1, ["out"])
     assert len(service.records("failed")) == 1
 
 
