@@ -56,6 +56,8 @@ def read_json(body: bytes) -> Any:
         )
     except json.JSONDecodeError as error:
         detail = f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}"
+        if not text.strip():
+            detail = "not JSON: it is empty"
         raise DocumentError([Fault("", detail)], parseable=False) from None
     if hooks.found_any or "\\u" in text:  # NUL and surrogates can only stand in JSON as escapes
         faults = list(islice(_unusable(value, ()), MAX_FAULTS))

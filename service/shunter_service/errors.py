@@ -12,6 +12,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.handlers.base import BaseRouteHandler
 from litestar.types import ExceptionHandlersMap
+from shunter_schemas.base import PATTERN_WORDS
 from shunter_schemas.faults import DocumentError, Fault, pointer
 from shunter_store.errors import (
     Conflict,
@@ -32,6 +33,8 @@ _log = structlog.get_logger("shunter.api")
 
 AnyRequest = Request[Any, Any, Any]
 PROBLEM_JSON = "application/problem+json"
+_PATTERN_WORDS: Mapping[str, str] = {r"^[\x21-\x7e]+$": "must be printable ASCII characters without spaces"}
+"""What patterns of parameters ask for; those that documents have too are in `PATTERN_WORDS`."""
 
 _SLUGS_BY_STATUS: Mapping[int, str] = {
     400: "bad_request",
@@ -114,7 +117,7 @@ def _parameter_fault(item: Mapping[str, Any], handler: BaseRouteHandler) -> Faul
         detail = f"must be one of {', '.join(parameter_choices(handler).get(key, ()))}"
     elif "matching regex" in detail:
         pattern = detail.partition("'")[2].rstrip("'").replace("\\\\", "\\")
-        detail = f"must match `{pattern}`"
+        detail = _PATTERN_WORDS.get(pattern) or PATTERN_WORDS.get(pattern) or f"must match `{pattern}`"
     kind = {"header": "header", "path": "path parameter"}.get(
         getattr(item.get("source"), "value", ""), "query parameter"
     )
@@ -130,7 +133,7 @@ def _http(request: AnyRequest, error: HTTPException) -> Response[bytes]:
     if slug == "internal_error":
         return _unexpected(request, error)
     known = {
-        "not_found": f"there is nothing at {request.scope['path']}",
+        "not_found": f"there is nothing at {request.scope['path']}; /docs shows what there is",
         "method_not_allowed": f"{request.method} is not allowed here",
         "too_large": "the body is larger than this resource takes",
     }

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Final
 
 LONGEST_LINE_BYTES: Final = 64 << 10
-"""What is longer is cut: nobody reads it, and a page of such lines would not fit anywhere."""
-_CONTROLS = dict.fromkeys([*range(0x20), 0x7F], "\N{REPLACEMENT CHARACTER}") | {0x09: "\t"}
+"""What is longer is cut, and ends in `CUT`: nobody reads it, and a page of such lines would not fit anywhere."""
+CUT: Final = " … (the line goes on)"
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}") | {0x09: "\t"}
 
 
 def shown(line: bytes) -> str:
     """A line as a terminal would leave it (a progress bar's last state), with nothing in it that steers a terminal."""
-    kept = line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_LINE_BYTES]
+    kept = line.rstrip(b"\r").rpartition(b"\r")[2]
+    if len(kept) > LONGEST_LINE_BYTES:
+        return shown(kept[: LONGEST_LINE_BYTES - len(CUT)]) + CUT
     return kept.decode("utf-8", "replace").translate(_CONTROLS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from litestar.handlers.base import BaseRouteHandler
 from litestar.params import ParameterKwarg, QueryParameter
@@ -54,5 +54,8 @@ def _definitions(handler: BaseRouteHandler) -> dict[str, Any]:
 def _choices(annotation: Any) -> Iterator[str]:
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         yield from (str(member.value) for member in annotation)
+    if get_origin(annotation) is Literal:
+        yield from map(str, get_args(annotation))
+        return
     for inner in get_args(annotation):
         yield from _choices(inner)

@@ -15,7 +15,7 @@ from shunter_schemas.reading import MAX_DEPTH, read_json
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b"", "not JSON: Expecting value at line 1, column 1"),
+        (b"", "not JSON: it is empty"),
         (b"{", "not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
         (b"{} {}", "not JSON: Extra data at line 1, column 4"),
         (b'{"a": "b', "not JSON: Unterminated string starting at line 1, column 7"),

@@ -92,6 +92,7 @@ async def test_a_line_of_ten_megabytes_is_cut_and_takes_nothing_from_its_neighbo
     page = await reader.page(rank=0)
 
     assert [len(item["text"]) for item in page["items"]] == [6, LONGEST_LINE_BYTES, 5]
+    assert page["items"][1]["text"].endswith("xxx … (the line goes on)")
     assert await reader.lines(rank=0, line=3) == ["after"]
     assert len(await reader.lines()) == 13
 

@@ -143,3 +143,17 @@ def test_an_instance_that_is_no_longer_configured_offers_nothing() -> None:
     page = offer_page({}, [row], OfferFilter(), NOW, 10)
 
     assert (page.items, page.sources) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"capacity": "foo"}, "query parameter `capacity`: must be one of on_demand, spot, reserved"),
+        ({"jurisdiction": "Europe"}, "query parameter `jurisdiction`: must be EU, EEA or an ISO country code of two"),
+    ],
+)
+async def test_a_wrong_choice_is_told_the_right_ones(app: App, query: dict[str, str], words: str) -> None:
+    answer = await app.http.get("/v1/offers", params=query)
+
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
