@@ -67,7 +67,7 @@ def running_api(data_dir: Path, database_url: str | None = None) -> Iterator[Api
 
         processes = [start()]
         try:
-            wait_until(lambda: _is_ready(url), timeout_s=30, description="the API answers")
+            wait_until(lambda: _is_ready(url), timeout_s=120, description="the API answers")
             database = Database.connect(database_url or DataSettings(data_dir=data_dir).database_url)
             key = (data_dir / "api-key").read_text().strip()
             yield ApiProcess(url, key, data_dir, database, start, processes)
