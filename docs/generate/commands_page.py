@@ -20,7 +20,8 @@ or `~/.shunter`. Results go to standard output, everything said beside them to s
 """
 _CODES = {
     ExitCode.SUCCEEDED: "done; with `watch` and `--watch`: the job succeeded",
-    ExitCode.FAILED: "the job failed; `diff`: something differs; `doctor`: something is wrong",
+    ExitCode.FAILED: "the job failed; `diff`: something differs; `doctor`: something is wrong; `plan`: nothing takes "
+    "the job; `billing`: it is not known; `rehearse`: something was not proven",
     ExitCode.USAGE: "wrong arguments, a wrong document, or nothing of that id",
     ExitCode.CANCELLED: "the job was cancelled",
     ExitCode.UNREACHABLE: "no service, or none that can serve",
@@ -50,10 +51,10 @@ def _command(name: str, command: Any) -> Iterator[str]:
     own, _ = _own_and_common(command)
     arguments = [one for one in own if one.param_type_name == "argument"]
     options = [one for one in own if one.param_type_name == "option"]
-    shown = " ".join([f"shunter {name}", *(["[OPTIONS]"] if options else []), *(_metavar(one) for one in arguments)])
+    shown = " ".join([f"shunter {name}", *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
     yield f"### {name}\n\n{_prose(command.help)}\n\n```text\n{shown}\n```\n"
     if arguments or options:
-        rows = [(f"`{_metavar(one)}`", _prose(getattr(one, "help", ""))) for one in arguments]
+        rows = [(f"`{_argument(one)}`", _prose(getattr(one, "help", ""))) for one in arguments]
         yield from table(("argument or option", "what"), [*rows, *map(_option, options)])
         yield ""
     if command.context_settings.get("ignore_unknown_options"):
@@ -79,6 +80,12 @@ def _choices(option: Any) -> str:
         ("/".join(kind) for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum)),
         "",
     )
+
+
+def _argument(argument: Any) -> str:
+    """As usages show it: in brackets where it may be left out, with dots where there may be several."""
+    name = _metavar(argument)
+    return (name if argument.required else f"[{name}]") + ("..." if argument.nargs != 1 else "")
 
 
 def _metavar(parameter: Any) -> str:

@@ -14,7 +14,7 @@ from shunter.connection import Connection
 from shunter.errors import ShunterError
 from shunter.retries import Retries, Tries, problem, unreachable
 from shunter.steps import Call, Done, Flow, Item, ItemFlow, Open, Pause, Read, Request, Step, Work
-from shunter.transport import http_options, request_options
+from shunter.transport import made, request_options
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class AsyncTransport:
         self.connection = connection
         self.retries = retries or Retries()
         self._timeout_s = timeout_s
-        self._http = httpx.AsyncClient(transport=transport, **http_options(connection, timeout_s))
+        self._http = made(httpx.AsyncClient, connection, timeout_s, transport=transport)
 
     async def close(self) -> None:
         """Close the connections."""

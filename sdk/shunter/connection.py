@@ -46,13 +46,16 @@ def find_connection(
         data_dir: a data directory; it stands in place of the environment and of every other data directory.
 
     Raises:
-        NotConfigured: something is missing or not an http(s) address; the message says what and where it was sought.
+        NotConfigured: something is missing, not an http(s) address or no key; the message says what, and where it was
+            sought.
     """
     if not data_dir:
         url = url or environ.get("SHUNTER_URL") or None
         api_key = api_key or environ.get("SHUNTER_API_KEY") or None
     if url:
         url = _checked(url)
+    if api_key:
+        _check_key(api_key)
     if url and api_key:
         return Connection(url, api_key)
     folders = data_dirs(data_dir, environ)
@@ -99,12 +102,21 @@ def _read(path: Path) -> str:
 def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        spaced = any(character.isspace() for character in url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not spaced
     except ValueError:
         usable = False
     if not usable:
         raise NotConfigured(f"{url!r} is not the address of a service", hint="it looks like http://127.0.0.1:8000")
     return url.rstrip("/")
+
+
+def _check_key(api_key: str) -> None:
+    """A header carries it; what no header can carry is no key."""
+    if not (api_key.isascii() and api_key.isprintable()) or " " in api_key:
+        raise NotConfigured(
+            "the key holds a character that no key has", hint="it looks like shk_…; was it copied whole?"
+        )
 
 
 def _is_loopback(url: str) -> bool:

@@ -18,6 +18,7 @@ from shunter_schemas.posted import is_local_path
 from shunter_schemas.reading import read_json
 
 from shunter.errors import InvalidDocument, in_words
+from shunter.foreign import check_whose, way_from
 from shunter.reading import read_commented_json, read_yaml
 
 Document = dict[str, Any]
@@ -63,14 +64,18 @@ def load_document(path: str | Path) -> Document:
         body = sys.stdin.buffer.read() if str(path) == "-" else file.read_bytes()
     except OSError as error:
         raise InvalidDocument(f"{file}: {error.strerror or error}") from error
+    if not body.strip():
+        raise InvalidDocument(f"{file} is empty", hint="shunter init begins a document")
     is_yaml = file.suffix.lower() in _YAML or (str(path) == "-" and not _BEGINS_AS_JSON.match(body))
     try:
         document = (read_yaml if is_yaml else read_commented_json)(body)
     except DocumentError as error:
-        hint = f"a program is started with: shunter run {file}" if file.suffix == ".py" else ""
-        raise InvalidDocument(f"{file}: {in_words(error.faults[0])}", error.faults, hint=hint) from error
+        raise InvalidDocument(
+            f"{file}: {in_words(error.faults[0])}", error.faults, hint=way_from(file, body)
+        ) from error
     if not isinstance(document, dict):
         raise InvalidDocument(f"{file} holds {_kind(document)}; a job document is an object: {{…}}")
+    check_whose(file, document)
     document.pop("$schema", None)
     return document
 

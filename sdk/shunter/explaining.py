@@ -73,7 +73,7 @@ def explained(job: Job, output: Sequence[str] = (), workers: bool = True) -> Exp
         headline=_headline(job),
         sentences=tuple(_sentences(job, workers)),
         tried=job.waiting.tried if job.waiting and job.state not in TERMINAL_STATES else (),
-        message=tuple((job.message or "").splitlines()) if job.outcome is not State.SUCCEEDED else (),
+        message=tuple((job.message or "").splitlines()),
         output=tuple(output),
         ways_out=tuple(_ways_out(job, workers)),
     )

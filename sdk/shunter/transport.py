@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import httpx
 
 from shunter.connection import Connection
-from shunter.errors import ShunterError
+from shunter.errors import NotConfigured, ShunterError
 from shunter.retries import Retries, Tries, passes, problem, unreachable
 from shunter.steps import Call, Done, Flow, Item, ItemFlow, Open, Pause, Read, Request, Step, Work
 
@@ -34,7 +34,7 @@ class Transport:
         self.connection = connection
         self.retries = retries or Retries()
         self._timeout_s = timeout_s
-        self._http = httpx.Client(transport=transport, **http_options(connection, timeout_s))
+        self._http = made(httpx.Client, connection, timeout_s, transport=transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -143,6 +143,21 @@ class _Answer:
         if piece is None:
             self._stack.close()
         return piece
+
+
+def made(kind: Callable[..., T], connection: Connection, timeout_s: float, **more: Any) -> T:
+    """An httpx client for the service.
+
+    Raises:
+        NotConfigured: the environment names proxies or certificates that cannot be used.
+    """
+    try:
+        return kind(**http_options(connection, timeout_s), **more)
+    except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
+        raise NotConfigured(
+            f"{connection.url} cannot be reached with the environment's settings: {error}",
+            hint="look at HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY and SSL_CERT_FILE",
+        ) from error
 
 
 def http_options(connection: Connection, timeout_s: float) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_a_setting_that_leads_nowhere_is_refused(setting: str, complaint: str) -
     ("text", "complaint"),
     [
         ("{", r"job\.json: not JSON: .* at line 1, column 2"),
-        ("", "not JSON"),
+        ("", "is empty"),
         ("[1]", "holds a list; a job document is an object"),
         ("true", "holds true or false"),
         ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key stands here more than once"),

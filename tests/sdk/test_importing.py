@@ -111,7 +111,7 @@ class TestCommandLines:
     @pytest.mark.parametrize(
         ("command", "complaint"),
         [
-            ("torchrun", "there is no program in"),
+            ("torchrun", "names no program"),
             ("torchrun --nproc-per-node", "has no value"),
             ("accelerate config", "`accelerate launch` starts a training"),
             ("accelerate launch --use_megatron_lm x.py", "Megatron"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +48,7 @@ JobId = Annotated[
 ]
 JobIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID...", help="The jobs' ids.", show_default=False, autocompletion=complete_job),
+    typer.Argument(metavar="ID", help="The jobs' ids.", show_default=False, autocompletion=complete_job),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -84,11 +85,18 @@ def limits_of(given: Iterable[str]) -> dict[str, float | None]:
     limits = dict[str, float | None]()
     for text in given:
         name, value = _pair(text, "--limit")
-        try:
-            limits[name] = None if value is None else float(value)
-        except ValueError:
-            raise typer.BadParameter(f"{value!r} is not a number", param_hint="--limit") from None
+        limits[name] = None if value is None else _number(value)
     return limits
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):  # JSON has no word for the others
+        raise typer.BadParameter(f"{text!r} is not a number", param_hint="--limit")
+    return value
 
 
 def _pair(text: str, option: str) -> tuple[str, str | None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,7 +22,7 @@ class Template(StrEnum):
     TRAINING = "training"
 
 
-Target = Annotated[Path, typer.Argument(metavar="[FILE]", help="What to write: .yaml, .json or .jsonc.")]
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="What to write: .yaml, .json or .jsonc.")]
 Kind = Annotated[
     Template, typer.Option("--kind", help="script: a program of yours. training: from the document alone.")
 ]
@@ -38,6 +39,7 @@ Entrypoint = Annotated[str, typer.Option("--entrypoint", help="The program, wher
 Force = Annotated[bool, typer.Option("--force", "-f", help="Write over files that are there.")]
 
 _JSON: Final = (".json", ".jsonc", ".json5")
+_YAML: Final = (".yaml", ".yml")
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +60,8 @@ def init(
     from shunter.starting import starting_document
     from shunter.writing import Style, commented
 
-    imported = _import(origin, entrypoint) if origin else None
+    _check_suffix(file)
+    imported = _import(origin, entrypoint) if origin is not None else None
     document = imported.document if imported else starting_document(kind.value, entrypoint)
     style = Style.JSON if file.suffix.lower() in _JSON else Style.YAML
     head = ["Submit it: shunter submit " + str(file), *([f"Made from {origin}."] if origin else [])]
@@ -73,7 +76,28 @@ def init(
     for note in notes:
         output.say(f"  {note}")
     print("\n".join(str(path) for path in files))
-    output.say(f"check it: shunter validate {file}   submit it: shunter submit {file}")
+    left = _left_to_mend(document, file) if imported else []
+    for words in left:
+        output.say(f"  to mend before it can run: {words}")
+    output.say(f"check it: shunter validate {file}" + ("" if left else f"   submit it: shunter submit {file}"))
+
+
+def _check_suffix(file: Path) -> None:
+    """A document is read by its suffix: under another one than these YAML would be taken for JSON."""
+    if file.suffix.lower() not in (*_JSON, *_YAML):
+        raise typer.BadParameter(f"{file} is to be .yaml, .json or .jsonc", param_hint="FILE")
+
+
+def _left_to_mend(document: Mapping[str, Any], file: Path) -> list[str]:
+    """What still speaks against the document, as the service would say it."""
+    from shunter.checking import check
+    from shunter.errors import InvalidDocument, in_words
+
+    try:
+        check(document, file.parent)
+    except InvalidDocument as error:
+        return [in_words(fault) for fault in error.faults]
+    return []
 
 
 def _import(origin: str, entrypoint: str) -> Imported:

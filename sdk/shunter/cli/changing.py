@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from shunter.cli import filters
 from shunter.cli.arguments import JobId, JobIds, Limits, Priority, SetLabels, Watch, Yes, labels_of, limits_of
 from shunter.cli.codes import ExitCode
 from shunter.cli.command import Context, command
+from shunter.cli.each import Each
 
 if TYPE_CHECKING:
     from shunter_schemas.api import Job
@@ -75,18 +77,22 @@ def cancel(
     before: filters.Before = None,
     wait: Wait = False,
     yes: Yes = False,
-) -> None:
+) -> int:
     """Ask jobs to stop, by id or by what they have in common. They may save a last checkpoint; what they left stays."""
     chosen = filters.filters_of(states, labels, name, created_by, provider, commit, since, before)
     if bool(job_ids) == bool(chosen):
         raise typer.BadParameter("give ids, or options that choose jobs, such as --label")
+    several = bool(chosen) or len(job_ids or ()) > 1
     with context.client() as client:
+        each = Each(context, several=several)
         if chosen:
-            jobs = [client.get(job_id) for job_id in _cancel_all(client, chosen, yes=yes)]
+            jobs = each.done(client.get, _cancel_all(client, chosen, yes=yes))
         else:
-            jobs = [client.cancel(job_id) for job_id in job_ids or ()]
+            jobs = each.done(client.cancel, job_ids or ())
         jobs = [client.wait(job.id) for job in jobs] if wait else jobs
-    _print_jobs(context, jobs, as_list=bool(chosen) or len(jobs) > 1)
+    if jobs or several:
+        _print_jobs(context, jobs, as_list=several)
+    return each.code
 
 
 def retry(
@@ -186,20 +192,26 @@ def update(
         _print_jobs(context, [client.update(job_id, priority=priority, **changes)])
 
 
-def delete(context: Context, job_ids: JobIds = None, yes: Yes = False) -> None:
+def delete(context: Context, job_ids: JobIds = None, yes: Yes = False) -> int:
     """Delete the records of jobs that have ended, with their logs, metrics and files."""
     from shunter.cli import output
 
     if not job_ids:
         raise typer.BadParameter("give the ids of the jobs")
     _confirm(f"delete {_number(job_ids)} with logs, metrics and files?", yes=yes)
+
+    def delete_one(client: Client, job_id: str) -> str:
+        client.delete(job_id)
+        if not context.as_json:
+            print(f"{job_id}  deleted")
+        return job_id
+
+    each = Each(context, several=len(job_ids) > 1)
     with context.client() as client:
-        for job_id in job_ids:
-            client.delete(job_id)
-            if not context.as_json:
-                print(f"{job_id}  deleted")
+        deleted = each.done(functools.partial(delete_one, client), job_ids)
     if context.as_json:
-        output.print_data({"deleted": list(job_ids)})
+        output.print_data({"deleted": deleted})
+    return each.code
 
 
 def _cancel_all(client: Client, chosen: dict[str, Any], *, yes: bool) -> list[str]:

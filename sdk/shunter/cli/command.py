@@ -135,21 +135,32 @@ def _guarded(context: Context, function: Callable[[], int | None]) -> int:
     return code
 
 
-def tell(error: ShunterError, *, as_json: bool = False, verbose: bool = False) -> None:
-    """Write an error to standard error: one line, or JSON; with `verbose` everything that is known about it."""
-    print(json.dumps(_as_data(error)) if as_json else one_line(error), file=sys.stderr)
+def tell(error: ShunterError, *, as_json: bool = False, verbose: bool = False, about: str = "") -> None:
+    """Write an error to standard error: one line, or JSON; with `verbose` everything that is known about it.
+
+    Args:
+        about: which of several things it is about, where there are several.
+    """
+    if as_json:
+        print(json.dumps(_as_data(error) | ({"about": about} if about else {})), file=sys.stderr)
+    else:
+        print(one_line(error, about), file=sys.stderr)
     if verbose and not as_json:
         for line in _details(error):
             print(f"  {line}", file=sys.stderr)
 
 
-def one_line(error: ShunterError) -> str:
+def one_line(error: ShunterError, about: str = "") -> str:
     """What is wrong, where, and the way out."""
     message, faults = str(error), _faults(error)
-    if isinstance(error, ApiError) and faults:
+    if isinstance(error, ApiError) and error.slug == "invalid_parameters":
+        faults = ()  # the message names all of them
+    elif isinstance(error, ApiError) and faults:
         message = in_words(faults[0])
     if len(faults) > 1:
         message += f" (and {len(faults) - 1} more: -v shows them)"
+    if about not in message:
+        message = f"{about}: {message}"
     parts = [f"error: {message}", error.hint]
     return " ".join(" - ".join(part for part in parts if part).split())
 

@@ -21,13 +21,18 @@ _FORMS = "JSON (with comments) or YAML; - is standard input."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=f"The job document: {_FORMS}", show_default=False)]
 FileOrNone = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help=f"The job document: {_FORMS}", show_default=False)
+    Path | None, typer.Argument(metavar="FILE", help=f"The job document: {_FORMS}", show_default=False)
 ]
 Like = Annotated[
     str | None,
     typer.Option("--like", metavar="ID", help="Take the document of this job.", autocompletion=complete_job),
 ]
-Side = Annotated[str, typer.Argument(help="A file, or a job's id.", show_default=False, autocompletion=complete_job)]
+Old = Annotated[
+    str, typer.Argument(metavar="OLD", help="A file, or a job's id.", show_default=False, autocompletion=complete_job)
+]
+New = Annotated[
+    str, typer.Argument(metavar="NEW", help="A file, or a job's id.", show_default=False, autocompletion=complete_job)
+]
 
 
 class Launcher(StrEnum):
@@ -41,7 +46,7 @@ class Launcher(StrEnum):
 
 Program = Annotated[
     list[str],
-    typer.Argument(metavar="PROGRAM [ARGUMENT...]", help="A Python file, torchrun …, or any program."),
+    typer.Argument(metavar="PROGRAM", help="A Python file, torchrun …, or any program, and its arguments."),
 ]
 Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs in all, one rank each.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Number of nodes.")]
@@ -144,8 +149,9 @@ def validate(context: Context, file: File, source: Source = None, settings: Sett
         faults = [{"pointer": fault.pointer, "detail": fault.detail} for fault in error.faults]
         if context.as_json:
             output.print_data({"valid": False, "errors": faults or [{"pointer": "", "detail": str(error)}]})
-        for line in [] if context.as_json else [in_words(fault) for fault in error.faults] or [str(error)]:
-            print(line, file=sys.stderr)
+        else:
+            lines = [in_words(fault) for fault in error.faults] if len(error.faults) > 1 else [str(error)]
+            print(*lines, *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
         return ExitCode.USAGE
     if context.as_json:
         output.print_data({"valid": True, "errors": []})
@@ -154,7 +160,7 @@ def validate(context: Context, file: File, source: Source = None, settings: Sett
     return ExitCode.SUCCEEDED
 
 
-def diff(context: Context, old: Side, new: Side) -> int:
+def diff(context: Context, old: Old, new: New) -> int:
     """Show what is different between the documents of two jobs or files; exits 1 where something is."""
     from shunter.cli import output
     from shunter.comparing import differences

@@ -81,9 +81,9 @@ def moment_of(text: str | None, option: str) -> datetime | None:
     """A span before now, or a date with or without a time (of this machine's zone unless it names one)."""
     if text is None:
         return None
-    if span := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)", text):
-        return datetime.now(UTC) - timedelta(seconds=float(span[1]) * _UNITS_S[span[2]])
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+        if span := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)", text):
+            return datetime.now(UTC) - timedelta(seconds=float(span[1]) * _UNITS_S[span[2]])
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # also spans that begin before the first year
         raise typer.BadParameter(f"{text!r} is neither a span such as 2h nor a date", param_hint=option) from None

@@ -9,6 +9,7 @@ import typer
 
 from shunter.cli import filters
 from shunter.cli.arguments import JobId
+from shunter.cli.codes import ExitCode
 from shunter.cli.command import Context, command
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def jobs(
     watch: Watch = False,
 ) -> int:
     """List jobs, newest first."""
-    from shunter.cli import listing
+    from shunter.cli import listing, output
 
     chosen = filters.filters_of(states, labels, name, created_by, provider, commit, since, before)
     if counts and watch:
@@ -53,11 +54,17 @@ def jobs(
         if counts:
             return _counts(context, client)
 
-        def read() -> list[JobSummary]:
-            return list(islice(client.list(**chosen, page_size=min(limit, 100)), limit))
+        def read(most: int = limit) -> list[JobSummary]:
+            return list(islice(client.list(**chosen, page_size=min(most, 100)), most))
 
         form = listing.Form(as_json=context.as_json, wide=context.wide)
-        return listing.follow(read, form) if watch else listing.show(read(), form)
+        if watch:
+            return listing.follow(read, form)
+        found = read(limit + 1)
+        listing.show(found[:limit], form)
+        if len(found) > limit and not context.as_json:
+            output.say(f"the newest {limit}; there are more: --limit shows them, --counts how many")
+        return ExitCode.SUCCEEDED
 
 
 def job(context: Context, job_id: JobId) -> None:

@@ -26,6 +26,7 @@ from shunter.cli import (
     service,
 )
 from shunter.cli.codes import ExitCode
+from shunter.cli.other_words import meant_by
 
 app = typer.Typer(
     name="shunter",
@@ -92,6 +93,8 @@ def _tell_usage(error: TyperException, *, as_json: bool) -> int:
     message, hint = " ".join(message.split()), f"see {path} --help"
     if context is not None and context.parent is None and message.startswith("No such option"):
         hint = "options stand behind the command: shunter jobs --json"
+    elif meant := meant_by(message):
+        message, hint = message.partition(".")[0], f"here it is `shunter {meant}`; all commands: {path} --help"
     told = {"error": "UsageError", "message": message, "hint": hint, "errors": []}
     print(json.dumps(told) if as_json else f"error: {message} - {hint}", file=sys.stderr)
     return getattr(error, "exit_code", ExitCode.USAGE)

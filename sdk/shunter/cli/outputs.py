@@ -106,10 +106,10 @@ def artifacts(context: Context, job_id: JobId, download: Download = None) -> Non
         total = output.in_bytes(sum(artifact.size_bytes for artifact in found))
         print(f"{len(found)} files, {total}, in {download}")
     elif context.wide:
-        headings = ("PATH", "SIZE", "SHA-256", "START", "STORED")
+        headings = ("SIZE", "SHA-256", "START", "STORED", "PATH")
         output.print_table(headings, map(_wide_artifact_row, found), empty="no artifacts")
     else:
-        output.print_table(("PATH", "SIZE", "SHA-256"), map(_artifact_row, found), empty="no artifacts")
+        output.print_table(("SIZE", "SHA-256", "PATH"), map(_artifact_row, found), empty="no artifacts")
 
 
 def _lines(client: Client, job_id: str, which: Lines, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
@@ -149,12 +149,14 @@ def _checkpoint_row(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def _artifact_row(artifact: Artifact) -> tuple[str, ...]:
+    """The path last: it is as long as it likes."""
     from shunter.cli import output
 
-    return artifact.path, output.in_bytes(artifact.size_bytes), artifact.sha256
+    return output.in_bytes(artifact.size_bytes), artifact.sha256, artifact.path
 
 
 def _wide_artifact_row(artifact: Artifact) -> tuple[str, ...]:
     from shunter.cli import output
 
-    return *_artifact_row(artifact), str(artifact.generation), output.clock(artifact.created_at)
+    *columns, path = _artifact_row(artifact)
+    return *columns, str(artifact.generation), output.clock(artifact.created_at), path

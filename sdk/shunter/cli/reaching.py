@@ -11,7 +11,7 @@ from shunter.cli.arguments import JobId
 from shunter.cli.command import Context, command
 
 RankOf = Annotated[int, typer.Option("--rank", min=0, help="The node of this rank.")]
-Wanted = Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Run this instead of a shell.")]
+Wanted = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Run this instead of a shell.")]
 Minutes = Annotated[float, typer.Option("--minutes", min=1, max=1440, help="How long the key lets in.")]
 Into = Annotated[
     Path | None, typer.Option("--into", metavar="FILE", help="The archive. Default: shunter-debug-JOB.tar.gz.")

@@ -25,7 +25,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-WhichShell = Annotated[Shell, typer.Argument(help="The shell.")]
+WhichShell = Annotated[Shell, typer.Argument(metavar="SHELL", help="The shell.")]
 
 GpuModel = Annotated[str | None, typer.Option("--gpu", metavar="MODEL", help="Only this model.")]
 MinGpus = Annotated[int, typer.Option("--min-gpus", min=0, help="At least so many GPUs a node.")]
@@ -114,6 +114,8 @@ def offers(
         return
     headings = ["PROVIDER", "TYPE", "GPUS", "REGION", "LAW", "USD/H", "CAPACITY", "AVAILABLE", "PRICE OF"]
     output.print_table(headings, [_offer_row(offer) for offer in found.items], empty="no offers")
+    if len(found.items) < found.total:
+        output.say(f"the first {len(found.items)} of {found.total}: --limit shows more")
     for source in found.sources:
         if source.status != "ok":
             age = "" if source.age_s is None else f"; its offers are {source.age_s:.0f} s old"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shunter_schemas.states import State
 
 from shunter.cli import codes, output
 from shunter.display import make_display, summary
+
+_LOSSES: Final = frozenset({"node.outputs_left_out", "node.upload_failed", "job.results_incomplete"})
 
 if TYPE_CHECKING:
     from shunter_schemas.api import Job
@@ -28,7 +30,15 @@ def watch(client: Client, job_id: str, *, as_json: bool = False) -> int:
         output.print_json(job)
     else:
         print_end(job)
+        _tell_losses(client, job)
     return codes.of_state(job.state)
+
+
+def _tell_losses(client: Client, job: Job) -> None:
+    """Whether something that the job left could not be stored; that takes nothing from its success."""
+    lost = [event for event in client.events(job.id) if event.type in _LOSSES]
+    if lost:
+        output.say(f"not all that it left could be stored; what, and why: shunter events {job.id}")
 
 
 def watch_new(client: Client, job_id: str, *, as_json: bool = False) -> int:
@@ -49,7 +59,7 @@ def print_new(job: Job, *, as_json: bool = False) -> None:
 def print_end(job: Job) -> None:
     """How it ended, why if it did not succeed, and where what it left is."""
     print(f"{job.id}  {summary(job)}")
-    if job.state != State.SUCCEEDED and job.message:
+    if job.message:
         output.say(job.message)
     if job.state == State.FAILED:
         output.say(f"why, and the way out: shunter why {job.id}   its output: shunter logs {job.id} --tail 100")

@@ -28,7 +28,13 @@ class Page(Protocol[ItemT]):
 
 
 def job_path(job_id: str, *rest: str) -> str:
-    """The path of a job or of something of it."""
+    """The path of a job or of something of it.
+
+    Raises:
+        ShunterError: the id is empty, as a shell's variable is that was not set; the path would be that of all jobs.
+    """
+    if not job_id:
+        raise ShunterError("the id of the job is empty", hint="shunter jobs lists the jobs with their ids")
     return "/".join((f"/v1/jobs/{quote(job_id, safe='')}", *rest))
 
 
@@ -61,7 +67,13 @@ def post(
     content_type: str = "application/json",
     headers: Mapping[str, str] | None = None,
 ) -> Call[AnswerT]:
-    """POST, with one `Idempotency-Key` over all tries (made here unless given)."""
+    """POST, with one `Idempotency-Key` over all tries (made here unless given).
+
+    Raises:
+        ShunterError: the key that was given cannot stand in a header.
+    """
+    if idempotency_key and not (idempotency_key.isascii() and idempotency_key.isprintable()):
+        raise ShunterError("the idempotency key holds characters that no header carries", hint="use ASCII ones")
     sent = {"Content-Type": content_type, "Idempotency-Key": idempotency_key or str(uuid.uuid4()), **(headers or {})}
     return Call(Request("POST", path, headers=sent, body=body), read_as(kind))
 

@@ -22,6 +22,7 @@ Progress = Callable[[Artifact, int], None]
 """Called with the artifact and the bytes of it that are here, at each piece."""
 
 _TRIES_WITHOUT_A_BYTE = 5
+_KEPT_OF_A_NAME = 48
 
 
 def upload(folder: str | Path, uploading: Uploading | None = None) -> Flow[Bundle]:
@@ -70,7 +71,8 @@ def download(job_id: str, artifact: Artifact, target: Path, retries: Retries, pr
     if (yield from work(lambda: _is_whole(target, artifact))):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{artifact.sha256[:12]}.part")
+    # Names may be 255 bytes long: whole they would leave no room for the rest.
+    partial = target.with_name(f".{target.name[:_KEPT_OF_A_NAME]}.{artifact.sha256[:12]}.part")
     if _size(partial) >= artifact.size_bytes:
         partial.unlink(missing_ok=True)
     failures = 0

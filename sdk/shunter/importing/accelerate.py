@@ -117,8 +117,6 @@ def _take_ranks(found: Imported, settings: dict[str, Any], *, cpu: bool) -> None
         found.ranks("num_processes", machines, per_node, kind=Kind.ASSUMED, why=f"{per_node} a node; it is not given")
     else:
         found.ranks(f"num_machines {machines}, num_processes {processes}", machines, processes // machines)
-    if found.on_cpus and machines > 1:
-        found.refused(f"num_machines {machines}", "ranks on CPUs run on one node")
 
 
 def _take_one(found: Imported, name: str, value: Any, kind: str) -> None:

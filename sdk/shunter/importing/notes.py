@@ -76,8 +76,10 @@ class Imported:
     def ranks(self, part: str, nodes: int, per_node: int, *, kind: Kind = Kind.MAPPED, why: str = "") -> None:
         """Set how many ranks there are, and how they lie on nodes."""
         if self.on_cpus:
-            self.put("resources.cpu_processes", nodes * per_node)
-            self.note(kind, part, why or "resources.cpu_processes")
+            if nodes > 1 or self.get("resources.nodes"):
+                self.put("resources.nodes", nodes)
+            self.put("resources.cpu_processes", per_node)
+            self.note(kind, part, why or "resources.cpu_processes" + (", resources.nodes" if nodes > 1 else ""))
             return
         self.put("resources.nodes", nodes)
         self.put("resources.gpus_per_node", per_node)

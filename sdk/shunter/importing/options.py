@@ -40,5 +40,5 @@ def split_options(argv: Sequence[str], flags: Iterable[str], short: dict[str, st
             place += 1
         options[name] = value
     if place >= len(argv):
-        raise ShunterError(f"there is no program in: {' '.join(argv)}")
+        raise ShunterError("the command line names no program", hint="the program stands behind the launcher's options")
     return Split(options, tuple(argv[place:]))

@@ -31,6 +31,15 @@ _REFUSED: Final[Mapping[str, str]] = {
     "experimental": "settings of SkyPilot itself",
     "event_callback": "webhooks are set up at the service",
 }
+_SHAPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    # what stands in these fields of a task
+    "resources": Mapping,
+    "envs": Mapping,
+    "secrets": (Mapping, list),
+    "file_mounts": Mapping,
+}
+_MOST: Final = 100_000
+"""Of nodes, and of GPUs of one: more is a typing error."""
 _PLACES: Final = ("infra", "cloud", "region", "zone")
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "instance_type": "nodes are chosen by what they have; set gpu_models, min_cpus_per_gpu and the like",
@@ -49,8 +58,11 @@ def take_task(found: Imported, task: Mapping[str, Any]) -> None:
     """A task.
 
     Raises:
-        ShunterError: it runs nothing.
+        ShunterError: it runs nothing, or a part is not of the shape that SkyPilot gives it.
     """
+    for field, shape in _SHAPES.items():
+        if task.get(field) is not None and not isinstance(task[field], shape):
+            raise ShunterError(f"{field}: no task has this here; names with values belong there")
     if not str(task.get("run") or "").strip():
         raise ShunterError("the task has no `run`: there is nothing to train")
     if name := task.get("name"):
@@ -61,7 +73,7 @@ def take_task(found: Imported, task: Mapping[str, Any]) -> None:
         elif field not in FIELDS:
             found.refused(field, "it is not known here; nothing was made of it")
     _take_workdir(found, task.get("workdir"))
-    nodes = int(task.get("num_nodes") or 1)
+    nodes = _count("num_nodes", task.get("num_nodes"))
     resources = task.get("resources") or {}
     gpus = _take_resources(found, resources, nodes)
     _take_variables(found, task)
@@ -103,9 +115,9 @@ def _take_resources(found: Imported, resources: Mapping[str, Any], nodes: int) -
 def _take_accelerators(found: Imported, accelerators: Any, nodes: int) -> int:
     if accelerators is None:
         found.on_cpus = True
-        found.ranks("resources.accelerators", 1, 1, kind=Kind.ASSUMED, why="no GPU is asked for: one rank on CPUs")
-        if nodes > 1:
-            found.refused(f"num_nodes {nodes}", "ranks on CPUs run on one node")
+        each = " of each node" if nodes > 1 else ""
+        why = f"no GPU is asked for: one rank on CPUs{each}"
+        found.ranks("resources.accelerators", nodes, 1, kind=Kind.ASSUMED, why=why)
         return 0
     named = accelerators if isinstance(accelerators, Mapping | list) else [accelerators]
     pairs = [f"{model}:{count}" for model, count in named.items()] if isinstance(named, Mapping) else map(str, named)
@@ -113,7 +125,9 @@ def _take_accelerators(found: Imported, accelerators: Any, nodes: int) -> int:
     for pair in pairs:
         model, _, count = pair.partition(":")
         models.append(model)
-        counts.add(int(float(count or 1)) or 1)
+        counts.add(_count("resources.accelerators", count))
+    if not counts:
+        raise ShunterError("resources.accelerators: it names no GPU")
     if len(counts) > 1:
         found.refused("resources.accelerators", f"every model is taken {max(counts)} times; counts differ in the file")
     gpus = max(counts)
@@ -156,7 +170,10 @@ def _take_image(found: Imported, value: Any, _: int, __: int) -> None:
 
 
 def _take_labels(found: Imported, value: Any, _: int, __: int) -> None:
-    found.mapped("resources.labels", "labels", {str(name): str(text) for name, text in dict(value).items()})
+    if isinstance(value, Mapping):
+        found.mapped("resources.labels", "labels", {str(name): str(text) for name, text in value.items()})
+    elif value is not None:
+        found.refused("resources.labels", "they are no names with values; set labels")
 
 
 _RESOURCES: Final = {
@@ -217,6 +234,17 @@ def _constants(task: Mapping[str, Any]) -> dict[str, str]:
 
 def _counts(nodes: int, gpus: int) -> dict[str, str]:
     return {"SKYPILOT_NUM_NODES": str(nodes), "SKYPILOT_NUM_GPUS_PER_NODE": str(gpus)}
+
+
+def _count(part: str, value: Any) -> int:
+    """How many; 1 where nothing is said, and of a part of a GPU."""
+    try:
+        number = float(value or 1)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 < number <= _MOST:
+        raise ShunterError(f"{part}: {value!r} is no number of nodes or GPUs")
+    return max(1, int(number))
 
 
 def _least(value: Any) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,15 @@ def import_from(origin: str, entrypoint: str = "train.py") -> Imported:
     return finished(found, path.stem if path.is_file() else "")
 
 
+def kind_of(document: Mapping[str, Any]) -> str | None:
+    """Whose file with named settings this is, with its article; None where nobody's that is known here."""
+    if any(field in document for field in _ACCELERATE_FIELDS):
+        return "an accelerate configuration"
+    if "run" in document and document.keys() & SKYPILOT_FIELDS:
+        return "a SkyPilot task"
+    return None
+
+
 def finished(found: Imported, name: str = "") -> Imported:
     """The document with what every document needs, in the order in which people read it."""
     program = str(found.get("workload.entrypoint") or (found.get("workload.command") or [name])[-1])
@@ -79,11 +89,12 @@ def _take_yaml(found: Imported, path: Path, text: str, entrypoint: str) -> None:
         raise ShunterError(f"{path}: {in_words(error.faults[0])}", hint=hint) from error
     if not isinstance(value, dict):
         raise ShunterError(f"{path} holds no settings", hint=f"give {_WHAT}")
-    if any(field in value for field in _ACCELERATE_FIELDS):
+    kind = kind_of(value)
+    if kind == "an accelerate configuration":
         take_config(found, value)
         workload = {"kind": "script", "entrypoint": entrypoint}
         found.assumed("the program", "workload", workload, "the file names none; set workload.entrypoint")
-    elif "run" in value and value.keys() & SKYPILOT_FIELDS:
+    elif kind is not None:
         take_task(found, value)
     else:
         raise ShunterError(f"{path} is none of what can be imported", hint=f"give {_WHAT}")

@@ -44,7 +44,9 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="A configured instance, or a plugin whose variables are set.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A configured instance, or a plugin whose variables are set.")
+    ],
     live: Annotated[bool, typer.Option("--live", help="Ask the provider; costs nothing.")] = False,
     spend: Annotated[bool, typer.Option("--spend", help="Run one small node through its life; costs money.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before money is spent.")] = False,
@@ -61,7 +63,7 @@ def check(
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="The plugin's name: small letters, digits and hyphens.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: small letters, digits and hyphens.")],
     folder: Annotated[Path | None, typer.Option(help="Where to write it; by default ./NAME_provider.")] = None,
 ) -> None:
     """Write a plugin that works, over a toy cloud that it brings along: change it into yours."""
