@@ -62,6 +62,7 @@ def paused(api: ApiProcess, job_id: str) -> None:
 
 STANDS: dict[str, Callable[[ApiProcess, str], None]] = {
     "Cancel one": running,
+    "Under another strategy, on other resources or elsewhere": running,
     "Cancel many": running,
     "Pause one": running,
     "Let a paused one go on": paused,
