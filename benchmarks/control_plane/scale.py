@@ -267,7 +267,12 @@ def _cloud(options: argparse.Namespace) -> dict[str, Any]:
         "boot_s": 5.0,
         "types": [{"name": "cpu-2", "usd_per_hour": 0.1, "cpu_slots": 2, "nodes_per_region": 100_000}],
         "regions": [{"name": "eu-sim", "jurisdiction": "DE"}],
-        "fleet": {"step_s": options.step_s, "log_every_s": options.log_every_s, "connections": options.connections},
+        "fleet": {
+            "step_s": options.step_s,
+            "log_every_s": options.log_every_s,
+            "connections": options.connections,
+            "ears": not options.no_ears,
+        },
     }
 
 
@@ -287,6 +292,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--step-s", type=float, default=5.0, help="of the trainings: each step is a metric point")
     parser.add_argument("--log-every-s", type=float, default=3600.0, help="each log chunk is two requests more")
     parser.add_argument("--connections", type=int, default=128, help="that the agents share")
+    parser.add_argument("--no-ears", action="store_true", help="agents hear at their exchanges alone, as older ones do")
     parser.add_argument("--quiet-s", type=float, help="the setting `pace.quiet_s`")
     parser.add_argument("--slowest-s", type=float, help="the setting `pace.slowest_s`")
     parser.add_argument("--api-processes", type=int, default=1)

@@ -8,6 +8,7 @@ import time
 from typing import Any, Callable, NamedTuple
 
 from shunter_agent.clock import boottime_s
+from shunter_agent.ear import Ear
 from shunter_agent.files import to_json
 from shunter_agent.journal import BATCH_RECORDS, Batch, Journal
 from shunter_agent.launchfile import LaunchFile
@@ -46,6 +47,7 @@ class Sync(threading.Thread):
         self._status = status
         self._hear = hear
         self._link = Link(launch, tuning.sync_timeout_s)
+        self._ear = Ear(launch, tuning, lambda: self.tell(0.0))
         self._most_records = BATCH_RECORDS
         self._due = threading.Condition()
         self._due_at = 0.0
@@ -89,9 +91,14 @@ class Sync(threading.Thread):
             answer["journal_lost"] = not self._journal.acknowledge(batch.journal_id, acknowledged)
         self.exchanges += 1
         self._hear(Answer(answer, asked_at))
+        self._listen(answer)
         if before < self._journal.acknowledged < last:
             return 0.0  # there was more than one message takes; a service that takes nothing is not hurried
         return float(answer.get("next_sync_s") or self._tuning.retry_most_s)
+
+    def _listen(self, answer: dict[str, Any]) -> None:
+        since = (answer.get("desired") or {}).get("since")
+        self._ear.heard(None if since is None else float(since), float(answer.get("next_sync_s") or 0.0))
 
     def _message(self, batch: Batch) -> bytes:
         head = {

@@ -9,6 +9,9 @@ class Tuning(NamedTuple):
     """Waits, limits and intervals. Only the start environment of the agent changes them."""
 
     sync_timeout_s: float = 10.0
+    listen_s: float = 45.0
+    """So long the service may hold an answer back until there is something to hear; proxies often cut what is silent
+    for a minute. 0: the agent does not listen."""
     retry_first_s: float = 0.5
     retry_most_s: float = 15.0
     look_s: float = 0.25

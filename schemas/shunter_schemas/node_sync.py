@@ -276,6 +276,9 @@ class Desired(_Message):
     checkpoint: int = 0
     """With `run`: grows each time that somebody asks for a checkpoint. The first value that comes with a generation
     asks for nothing."""
+    since: float | None = None
+    """When it was decided, in seconds since the epoch by the service's clock: what the agent shows when it listens.
+    None: there is nothing to listen for."""
 
 
 class SyncAnswer(_Message):
@@ -290,6 +293,28 @@ class SyncAnswer(_Message):
     """Come again after this, or at once when something of note happens."""
     upload_logs: bool = False
     """Somebody watches: upload log bytes at every exchange."""
+
+
+class ListenRequest(_Message):
+    """`POST /v1/node/listen`: be told when something else is wanted of the node than it has heard.
+
+    Only a hint: the agent that is told asks in an exchange what it is. One that never listens, and one whose service
+    does not know this message (404), hears the same at its next exchange.
+    """
+
+    node: str
+    since: float
+    """`Desired.since` of the last exchange."""
+    wait_s: float = Field(ge=0)
+    """How long the service may hold the answer back."""
+
+
+class ListenAnswer(_Message):
+    """At once when there is something new, else when the time is over."""
+
+    changed: bool
+    again_in_s: float = 0.0
+    """Listen again after this: the service holds as many answers back as it can, or is about to end."""
 
 
 class GrantRequest(_Message):

@@ -102,6 +102,7 @@ def create_app(service: Service | None, *, openapi: OpenAPIConfig | None = None)
     async def life(app: Litestar) -> AsyncIterator[None]:
         assert service is not None, "an application without a service cannot serve"
         service.tailer.start()
+        service.listeners.start()
         telling = asyncio.create_task(_tell_activity(service))
         try:
             yield

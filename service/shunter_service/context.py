@@ -19,6 +19,7 @@ from shunter_service.auth import KeyRing
 from shunter_service.exchanges import Exchanges
 from shunter_service.gathering import Gathering
 from shunter_service.job_reading import JobReader, job_reader
+from shunter_service.listeners import Listeners
 from shunter_service.looking import Lookers
 from shunter_service.settings import ServiceSettings
 from shunter_service.streams.sharing import Sharing
@@ -50,6 +51,8 @@ class Service:
     """Reads jobs, all that are asked for in one transaction."""
     exchanges: Exchanges
     """Takes what agents send."""
+    listeners: Listeners
+    """Agents that are told at once when something else is wanted of their nodes."""
     counter: Gathering[str, Counts]
     """Counts the jobs of projects; whoever asks while it counts shares the next count."""
     past: Past
@@ -59,6 +62,7 @@ class Service:
     async def close(self) -> None:
         """End streams, then transfers, then the database."""
         await self.tailer.close()
+        await self.listeners.close()
         await self.lookers.close()
         await self.intake.close()
         await self.reader.close()
@@ -71,6 +75,7 @@ class Service:
 def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
     """Open everything that one process needs; connects to nothing yet."""
     db = Database.connect(data.database_url)
+    signing_key = _signing_key(data.data_dir / "signing-key")
     return Service(
         data=data,
         settings=settings,
@@ -84,9 +89,10 @@ def open_service(data: DataSettings, settings: ServiceSettings) -> Service:
         intake=_intake(db),
         reader=job_reader(db),
         exchanges=Exchanges(db, Tempo(data.pace)),
+        listeners=Listeners(db, signing_key, every_s=settings.tail_every_s),
         counter=_counter(db),
         past=Past(db, wanted=data.correct_predictions),
-        signing_key=_signing_key(data.data_dir / "signing-key"),
+        signing_key=signing_key,
     )
 
 

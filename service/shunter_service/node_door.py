@@ -1,5 +1,5 @@
-"""Lets agents' exchanges past the framework: nearly every request is one, and what a framework does for it costs more
-than the exchange.
+"""Lets agents that exchange or listen past the framework: nearly every request is one of these. What a framework does
+for an exchange costs more than the exchange, and what it keeps of a request weighs where thousands listen.
 
 Only what goes well is answered here. Anything else (no token, a body too long, a message that is none, an error) the
 application itself gets to see, from the beginning, and answers as it answers everything.
@@ -7,38 +7,47 @@ application itself gets to see, from the beginning, and answers as it answers ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
 
 from litestar.types import ASGIApp, HTTPRequestEvent, Receive, Scope, Send
+from pydantic import ValidationError
+from shunter_schemas.node_sync import ListenRequest
 from shunter_store.beats import Exchange
 from shunter_store.sync_reading import read_request
 
 from shunter_service.context import Service
 
-_PATH = "/v1/node/sync"
+LONGEST_LISTEN_BYTES: Final = 1000
+
 _BEARER = b"bearer "
 _OK_HEAD = (b"content-type", b"application/json")
 
 
 class NodeDoor:
-    """The application, with a door of its own for `POST /v1/node/sync`."""
+    """The application, with a door of its own for `POST /v1/node/sync` and `POST /v1/node/listen`."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
+        self._ways: Mapping[str, tuple[int, Callable[[str, bytes], Awaitable[bytes | None]]]] = {
+            "/v1/node/sync": (service.settings.max_sync_bytes, self._exchange),
+            "/v1/node/listen": (LONGEST_LISTEN_BYTES, self._listen),
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = cast("dict[str, Any]", scope)
-        if asked["type"] != "http" or asked["path"] != _PATH or asked["method"] != "POST":
+        way = self._ways.get(asked["path"]) if asked["type"] == "http" and asked["method"] == "POST" else None
+        if way is None:
             await self._app(scope, receive, send)
             return
+        longest, answer_to = way
         token, length = _read_head(asked)
-        if not token or not 0 < length <= self._service.settings.max_sync_bytes:
+        if not token or not 0 < length <= longest:
             await self._app(scope, receive, send)
             return
         body = await _read_body(receive)
-        answer = None if body is None else await self._answer(token, body)
+        answer = None if body is None else await answer_to(token, body)
         if answer is None:
             await self._app(scope, _again(body or b"", receive), send)
             return
@@ -50,13 +59,23 @@ class NodeDoor:
         await send(head)
         await send({"type": "http.response.body", "body": answer, "more_body": False})
 
-    async def _answer(self, token: str, body: bytes) -> bytes | None:
+    async def _exchange(self, token: str, body: bytes) -> bytes | None:
         """None: it did not go well. Nothing was done then, or what was done may be done again."""
         try:
             answer = await self._service.exchanges.take(Exchange(token, read_request(body)))
         except Exception:  # whatever it is, the application meets it again and says so
             return None
         return answer.model_dump_json().encode()
+
+    async def _listen(self, token: str, body: bytes) -> bytes | None:
+        """None: it did not go well, and nothing was done."""
+        try:
+            asked = ListenRequest.model_validate_json(body)
+        except ValidationError:
+            return None
+        if not self._service.listeners.may_listen(asked.node, token):
+            return None
+        return (await self._service.listeners.listen(asked)).model_dump_json().encode()
 
 
 def _read_head(scope: Mapping[str, Any]) -> tuple[str, int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import uvicorn
 from shunter_store.errors import UnusableDatabase
@@ -20,12 +22,14 @@ from shunter_service.node_door import NodeDoor
 from shunter_service.settings import BadSettings, load_settings, unknown_settings
 
 _SHUTDOWN_WITHIN_S = 2
+_MOST_FILES = 1 << 20
 
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until told to stop; the exit code."""
     options = _parse(arguments)
     log_setup.set_up()
+    _raise_file_limit()
     try:
         service = open_service(*load_settings())
         for text in unknown_settings():
@@ -61,7 +65,8 @@ def make_server(service: Service, *, host: str = "127.0.0.1", port: int = 0) -> 
 
 
 class _Server(uvicorn.Server):
-    """Ends its streams when it is told to stop: they would hold the shutdown up to its time limit.
+    """Ends its streams, and answers agents that listen, when it is told to stop: they would hold the shutdown up to its
+    time limit.
 
     Lets the system cut a connection whose client takes nothing for long, or has vanished without a word: what is
     written for it would otherwise wait for as long as the process lives.
@@ -78,7 +83,17 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.tailer.close()
+        await self._service.listeners.close()
         await super().shutdown(sockets)
+
+
+def _raise_file_limit() -> None:
+    """As many connections as the system lets this process have: each node keeps one or two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # where it may not be raised, fewer nodes are held
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _cut_stalled(listener: socket.socket, after_s: float) -> None:

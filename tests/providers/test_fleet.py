@@ -138,6 +138,33 @@ def test_a_lease_that_ends_stops_it() -> None:
     assert after in ("stopping", "ended")
 
 
+def test_an_agent_that_is_told_of_a_change_comes_at_once_unless_the_service_is_away() -> None:
+    agent = played()
+    start(agent)
+    exchange(agent, 2.0, "run", generation=3, since=1.5)
+    calm = agent.wants_to_sync(3.0)
+
+    agent.hurry(3.0)
+    hurried = agent.wants_to_sync(3.0)
+    said(agent, 3.0)
+    agent.not_heard(0, 3.0)
+    agent.hurry(3.0)
+
+    assert (calm, hurried, agent.wants_to_sync(3.0)) == (False, True, False)
+    assert agent.listens_since == 1.5
+
+
+def test_an_agent_that_comes_often_or_knows_no_moment_need_not_listen() -> None:
+    agent = played()
+    request = said(agent, 0.0)
+
+    agent.hear(answer(request, "hold", since=1.5) | {"next_sync_s": 0.2}, 0.0, 0.0)
+    often = agent.listens_since
+    agent.hear(answer(request, "hold"), 0.0, 0.0)
+
+    assert (often, agent.listens_since) == (None, None)
+
+
 def test_a_node_that_is_about_to_be_taken_away_fails_as_a_node() -> None:
     birth = Birth("sim-1", "shn-abcdef-1", "secret", "http://127.0.0.1:9", None, None, warned_at=5.0)
     agent = played(birth=birth)

@@ -1,7 +1,7 @@
 """The service as an agent sees it: real HTTP, every message checked against the protocol, objects kept write-once.
 
-`NodeService` stands in for `/v1/node/sync`, `/v1/node/grants` and the object URLs. A test sets what is desired and
-reads what came. Whatever an agent sends that the protocol does not allow is a violation, and `close` raises it.
+`NodeService` stands in for `/v1/node/sync`, `listen` and `grants`, and for the object URLs. A test sets what is desired
+and reads what came. Whatever an agent sends that the protocol does not allow is a violation, and `close` raises it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,9 @@ class NodeService:
         self.upload_logs = False
         self.status_code: int | None = None
         """Answer every request with this status instead."""
+        self.knows_listening = True
+        self.listened: list[protocol.ListenRequest] = []
+        """Every request to be told of a change, in its order."""
         self.lost_answers = 0
         """So many exchanges are taken in, and their answers never sent."""
         self.journals: dict[str, list[protocol.Record]] = {}
@@ -164,8 +168,9 @@ class NodeService:
 
     def _answer_to(self, path: str, body: bytes) -> tuple[int, dict[str, Any] | None]:
         """Status and answer; None for an answer that gets lost on its way."""
-        act = {"/v1/node/sync": self._sync, "/v1/node/grants": self._grants}.get(path)
-        if act is None:
+        acts = {"/v1/node/sync": self._sync, "/v1/node/grants": self._grants, "/v1/node/listen": self._listen}
+        act = acts.get(path)
+        if act is None or (act == self._listen and not self.knows_listening):
             return 404, {}
         try:
             answer = act(body)
@@ -199,6 +204,17 @@ class NodeService:
             }
         )
         return answer.model_dump(mode="json")
+
+    def _listen(self, body: bytes) -> dict[str, Any]:
+        """Held back until `desired` was decided at another time than the agent says."""
+        request = protocol.ListenRequest.model_validate_json(body)
+        with self._lock:
+            self.listened.append(request)
+        until, server = time.monotonic() + request.wait_s, self._server
+        while time.monotonic() < until and self._server is server and self.desired.get("since") == request.since:
+            time.sleep(0.01)
+        changed = self.desired.get("since") != request.since
+        return protocol.ListenAnswer(changed=changed).model_dump(mode="json")
 
     def _take(self, journal: list[protocol.Record], record: protocol.Record) -> None:
         if record.seq <= len(journal):

@@ -72,6 +72,7 @@ async def running_app(data_dir: Path, database_url: str, **settings: Any) -> Asy
     headers = {"Authorization": f"Bearer {KEY}"}
     # Not the application's own life span: its cancel scope may not be left in another task, as fixtures are.
     service.tailer.start()
+    service.listeners.start()
     try:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://shunter", headers=headers, timeout=30

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 from shunter_providers.contract import (
+    Capabilities,
     Fault,
     Instance,
     NodeCondition,
@@ -20,6 +22,7 @@ from shunter_providers.contract import (
 from shunter_providers.local import LocalProvider
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
+from shunter_store import ledger
 from shunter_store.database import Database
 from shunter_store.tables import job_due, nodes
 from shunter_workers.accounts import Accounts
@@ -31,7 +34,9 @@ from support.store_rows import new_job
 
 
 class Listing(LocalProvider):
-    """The real plugin's contract over a listing that the test writes."""
+    """The real plugin's contract over a listing that the test writes. A whole scan comes once in a test."""
+
+    capabilities: ClassVar[Capabilities] = replace(LocalProvider.capabilities, scan_interval_s=3600.0)
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
@@ -70,8 +75,7 @@ async def test_a_scan_tells_the_ledger_who_is_there_and_who_is_not(database: Dat
     there = intended(database, new_job(database).id, state=NodeState.BOOTING, handle="a", account=account)
     away = intended(database, new_job(database).id, state=NodeState.READY, handle="b", account=account)
     listing.views = [shown("a", there.token)]
-    registry = Registry({"local": Instance("local", "local")}, lambda _: lambda _: cast("Provider", listing))
-    scanner = Scanner(database, registry, Accounts(registry), instance="local", deployment="abcdef")
+    scanner = scanner_of(database, listing)
 
     await scanner.work()
     once = reread_node(database, away.id)
@@ -80,6 +84,51 @@ async def test_a_scan_tells_the_ledger_who_is_there_and_who_is_not(database: Dat
     assert reread_node(database, there.id).condition == "running"
     assert (once.condition, once.absent_scans) == (None, 1)
     assert (reread_node(database, away.id).condition, reread_node(database, away.id).absent_scans) == ("gone", 2)
+
+
+async def test_between_scans_the_absence_of_leaving_nodes_is_proven_and_others_are_not_compared(
+    database: Database, listing: Listing
+) -> None:
+    account = (await listing.whoami()).account
+    stays = intended(database, new_job(database).id, state=NodeState.READY, handle="stays", account=account)
+    leaves = intended(database, new_job(database).id, state=NodeState.READY, handle="leaves", account=account)
+    listing.views = [shown("stays", stays.token), shown("leaves", leaves.token)]
+    scanner = scanner_of(database, listing)
+    await scanner.work()
+
+    await scanner.work()  # nobody leaves: no listing before the plugin's interval is over
+    idle = scanner.scans
+    database.write(lambda conn: ledger.mark_releasing(conn, [leaves.id], "over"))
+    listing.views = [shown("stays", stays.token, NodeCondition.STOPPED), shown("orphan")]
+    for _ in range(3):
+        await scanner.work()
+
+    assert (idle, scanner.scans) == (1, 4)
+    assert (reread_node(database, leaves.id).condition, reread_node(database, leaves.id).absent_scans) == ("gone", 2)
+    assert reread_node(database, stays.id).condition == "running"
+    assert listing.terminated == []
+
+
+async def test_a_leaving_node_that_a_listing_shows_again_is_not_proven_gone(
+    database: Database, listing: Listing
+) -> None:
+    account = (await listing.whoami()).account
+    leaves = intended(database, new_job(database).id, state=NodeState.RELEASING, handle="leaves", account=account)
+    unnamed = intended(database, new_job(database).id, state=NodeState.RELEASING, account=account)
+    scanner = scanner_of(database, listing)
+    await scanner.work()
+
+    listing.views = [shown("leaves", leaves.token), shown("found", unnamed.token)]
+    await scanner.work()
+
+    assert reread_node(database, leaves.id).absent_scans == 0
+    assert reread_node(database, unnamed.id).handle == "found"
+
+
+def scanner_of(database: Database, listing: Listing) -> Scanner:
+    """The scanner of the instance that the test's listing is."""
+    registry = Registry({"local": Instance("local", "local")}, lambda _: lambda _: cast("Provider", listing))
+    return Scanner(database, registry, Accounts(registry), instance="local", deployment="abcdef")
 
 
 async def test_a_stranger_is_ended_after_two_scans_and_the_known_ones_are_left_alone(

@@ -64,6 +64,7 @@ class _Node:
     checkpoint_wish: int
     watched: bool
     desired_age_s: float
+    desired_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ def _nodes(is_asked: IsAsked) -> Any:
             func.coalesce(jobs.c.checkpoint_wish, 0),
             func.coalesce(watches.c.until >= db_now(), False),
             db_now() - type_coerce(nodes.c.desired_at, Double),
+            nodes.c.desired_at,
         )
         .select_from(
             nodes.outerjoin(jobs, jobs.c.id == nodes.c.job_id).outerjoin(watches, watches.c.job_id == nodes.c.job_id)
@@ -242,6 +244,7 @@ def _answer(beat: _Beat, pace: Pace, now: datetime) -> Ingested:
             handle=node.handle or "",
             reason=node.desired_reason or "",
             checkpoint=node.checkpoint_wish,
+            since=node.desired_at.timestamp(),
         ),
         lease=Lease(
             expires_in_s=node.lease_s,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shunter_schemas.states import NodeState
-from sqlalchemy import Connection, Text, bindparam, cast, select
+from sqlalchemy import Connection, Text, bindparam, cast, or_, select
 
 from shunter_store.ledger_rows import NodeRow
 from shunter_store.tables import nodes
@@ -45,6 +45,7 @@ _LIVE: Final = (
     .where(nodes.c.instance == bindparam("of_instance"), nodes.c.state != NodeState.GONE)
     .order_by(nodes.c.id)
 )
+_LEAVING: Final = _LIVE.where(or_(nodes.c.state == NodeState.RELEASING, nodes.c.absent_scans == 1))
 _LOCKED: Final = (
     select(*_COLUMNS)
     .where(nodes.c.id.in_(bindparam("ids", expanding=True)), nodes.c.state != NodeState.GONE)
@@ -56,6 +57,11 @@ _LOCKED: Final = (
 def of_instance(conn: Connection, instance: str) -> list[LiveRow]:
     """Every row of a provider instance that is not closed. Locks nothing."""
     return _rows(conn.execute(_LIVE, {"of_instance": instance}))
+
+
+def leaving(conn: Connection, instance: str) -> list[LiveRow]:
+    """Those of them that are on their way out, or that the last listing did not show. Locks nothing."""
+    return _rows(conn.execute(_LEAVING, {"of_instance": instance}))
 
 
 def locked(conn: Connection, ids: Collection[str]) -> list[LiveRow]:

@@ -83,7 +83,7 @@ class ProviderSettings(_Frozen):
 
 
 class Pace(_Frozen):
-    """How soon a node comes again. Shorter shows changes sooner and costs more exchanges."""
+    """How soon a node comes again. Shorter shows sooner what it does, and costs more exchanges."""
 
     changing_s: float = Field(default=0.2, gt=0)
     """While the job starts, stops or recovers."""
@@ -91,9 +91,9 @@ class Pace(_Frozen):
     """While somebody looks at the job."""
     quiet_s: float = Field(default=5.0, gt=0)
     """Otherwise."""
-    slowest_s: float = Field(default=6.0, gt=0, le=14.0)
-    """While the service is busy it asks nodes to come less often, down to this: so long a cancel may take then to
-    reach a node."""
+    slowest_s: float = Field(default=10.0, gt=0, le=14.0)
+    """While the service is busy it asks nodes to come less often, down to this. Of a cancel they hear at once all the
+    same; one that cannot listen (an older agent, a proxy that cuts what waits) hears of it so late then."""
 
 
 class Timing(_Frozen):

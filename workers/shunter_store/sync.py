@@ -352,6 +352,7 @@ def _desired(scene: _Scene, cursor: Cursor, status: NodeStatus, peers: list[Peer
         reason=node.desired_reason or "",
         peers=peers,
         checkpoint=scene.checkpoint_wish,
+        since=node.desired_at.timestamp(),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from litestar import Controller, Request, Response, post
 from litestar.di import NamedDependency
-from shunter_schemas.node_sync import GrantAnswer, GrantRequest, SyncAnswer
+from shunter_schemas.node_sync import GrantAnswer, GrantRequest, ListenAnswer, ListenRequest, SyncAnswer
 from shunter_schemas.states import NodeState
 from shunter_store import signing
 from shunter_store.beats import Exchange
@@ -37,6 +37,15 @@ class NodeController(Controller):
         token = _token(request)
         message = read_sync(await limited(request, service.settings.max_sync_bytes))
         return _message(await service.exchanges.take(Exchange(token, message)))
+
+    @post("/listen", status_code=200)
+    async def listen(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[ListenAnswer]:
+        """Hold the answer back until something else is wanted of the node than it has heard, or the time is over."""
+        token = _token(request)
+        asked = read_message(ListenRequest, await limited(request, service.settings.max_document_bytes))
+        if not service.listeners.may_listen(asked.node, token):
+            raise ProblemError("forbidden", "the token is not that of the node")
+        return _message(await service.listeners.listen(asked))
 
     @post("/grants", status_code=200)
     async def grants(self, request: AnyRequest, service: NamedDependency[Service]) -> Response[GrantAnswer]:

@@ -11,14 +11,12 @@ from typing import Final
 
 from shunter_providers.contract import Capabilities, NodeCondition, NodeView, Provider, ProviderError
 from shunter_providers.registry import Registry
-from shunter_schemas.states import NodeState
 from shunter_store import ledger, live_rows
 from shunter_store.database import Database
 from shunter_store.ledger import ScannedNode
 from shunter_store.live_rows import LiveRow
 from shunter_store.sqltypes import now_as_time
-from shunter_store.tables import nodes
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, select
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.duties.reaper import Reaper, Reaping
@@ -27,21 +25,13 @@ from shunter_workers.witness import Witness
 LIST_WITHIN_S: Final = 30.0
 AFTER_AN_ERROR_S: Final = 15.0
 QUICK_FACTOR: Final = 0.2
-"""While nodes are on their way out, scans come so much sooner: their proof of absence is what jobs wait for."""
+"""While nodes are on their way out, a listing comes so much sooner: their proof of absence is what jobs wait for. It is
+held against their rows alone, which are few, where a scan compares those of thousands of nodes."""
 RESTS: Final = 4.0
-"""As many times as long as a scan took the scanner rests, if it would scan at once: of thousands of nodes a scan takes
+"""As many times as long as a listing took the scanner rests, if it would list at once: of thousands of nodes it takes
 long. Never longer than the plugin's own interval."""
 
 _NOW = select(now_as_time())
-_LEAVING = (
-    select(nodes.c.id)
-    .where(
-        nodes.c.instance == bindparam("instance"),
-        nodes.c.state != NodeState.GONE,
-        or_(nodes.c.state == NodeState.RELEASING, nodes.c.absent_scans == 1),
-    )
-    .limit(1)
-)
 _log = logging.getLogger(__name__)
 
 
@@ -77,10 +67,13 @@ class Scanner:
             began = time.monotonic()
             interval_s = provider.capabilities.scan_interval_s
             quick_s = interval_s * QUICK_FACTOR
-            if began >= self._scan_at or await self._database.aread(self._somebody_waits):
-                await self._scan(provider)
+            whole = began >= self._scan_at
+            rows, at = await self._database.aread(lambda conn: self._rows(conn, whole=whole))
+            if whole or rows:
+                await self._scan(provider, rows, at, whole=whole)
                 ended = time.monotonic()
-                self._scan_at = ended + interval_s
+                if whole:
+                    self._scan_at = ended + interval_s
                 quick_s = max(quick_s, min(RESTS * (ended - began), interval_s))
         except ProviderError as exc:
             _log.warning("%s cannot be scanned: %s", self.instance, exc)
@@ -92,9 +85,9 @@ class Scanner:
             return AFTER_AN_ERROR_S
         return quick_s
 
-    async def _scan(self, provider: Provider) -> None:
+    async def _scan(self, provider: Provider, rows: Sequence[LiveRow], at: datetime, *, whole: bool) -> None:
+        """One listing, held against these rows, which were read at `at`. What no row knows a `whole` scan sees."""
         self.scans += 1
-        rows, at = await self._database.aread(self._rows)
         account = await self._accounts.of(self.instance)
         async with asyncio.timeout(LIST_WITHIN_S):
             views = await provider.list_owned(self._deployment)
@@ -102,14 +95,14 @@ class Scanner:
             listed = {view.handle for view in views if view.condition is not NodeCondition.GONE}
             missing = [row for row in rows if row.handle not in listed]
             before = _could_be_listed(missing, provider.capabilities, at)
-            await self._database.awrite(lambda conn: self._observe(conn, account, views, at, before, rows))
-        await self._reaper.tend(provider, rows, views, account, at)
+            seen = views if whole else _of_rows(rows, views)
+            await self._database.awrite(lambda conn: self._observe(conn, account, seen, at, before, rows))
+        if whole:
+            await self._reaper.tend(provider, rows, views, account, at)
 
-    def _somebody_waits(self, conn: Connection) -> bool:
-        return conn.execute(_LEAVING, {"instance": self.instance}).scalar() is not None
-
-    def _rows(self, conn: Connection) -> tuple[list[LiveRow], datetime]:
-        return live_rows.of_instance(conn, self.instance), conn.execute(_NOW).scalar_one()
+    def _rows(self, conn: Connection, *, whole: bool) -> tuple[list[LiveRow], datetime]:
+        read = live_rows.of_instance if whole else live_rows.leaving
+        return read(conn, self.instance), conn.execute(_NOW).scalar_one()
 
     def _observe(
         self,
@@ -130,6 +123,12 @@ class Scanner:
             rows_before=before,
             rows=rows,
         )
+
+
+def _of_rows(rows: Sequence[LiveRow], views: Sequence[NodeView]) -> list[NodeView]:
+    """The views that may be these rows'."""
+    names = {row.handle or row.token for row in rows}
+    return [view for view in views if view.handle in names or view.token in names]
 
 
 def _could_be_listed(rows: Sequence[LiveRow], capabilities: Capabilities, at: datetime) -> frozenset[str]:

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     told = json.loads(files.settings.read_text())
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each agent's ear is a connection
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)  # thousands of agents live long, and hold no cycles
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -30,7 +30,7 @@ class Exchange:
     async def sync(self, agent: Played, line: Line) -> None:
         """One exchange."""
         manner, asked_at = self._manner, self._now()
-        body, base, headers = agent.message(asked_at), self._base(agent.birth), _headers(agent.birth)
+        body, base, headers = agent.message(asked_at), self.base_of(agent.birth), headers_of(agent.birth)
         if manner.late and random.random() < manner.late:
             await asyncio.sleep(manner.late_s)
         if manner.lost and random.random() < manner.lost:
@@ -56,9 +56,9 @@ class Exchange:
         return bool(reply.status) and reply.status < 500
 
     async def _put(self, birth: Birth, line: Line, key: str, body: bytes) -> Reply:
-        base = self._base(birth)
+        base = self.base_of(birth)
         asked: dict[str, Any] = {"put": [key], "get": []}
-        reply = await line.call(base, "POST", _GRANTS, _headers(birth), json.dumps(asked).encode())
+        reply = await line.call(base, "POST", _GRANTS, headers_of(birth), json.dumps(asked).encode())
         if reply.status != 200:
             return reply
         url = json.loads(reply.body)["put"].get(key)
@@ -71,7 +71,7 @@ class Exchange:
         headers = {"x-shunter-sha256": digest, "content-type": "application/octet-stream"}
         return await line.call(base, "PUT", url, headers, body)
 
-    def _base(self, birth: Birth) -> str:
+    def base_of(self, birth: Birth) -> str:
         """Where the service is now: read again at each try, as agents do, but for all of them together."""
         file = birth.service_url_file
         if file is None:
@@ -86,7 +86,8 @@ class Exchange:
         return known[1]
 
 
-def _headers(birth: Birth) -> dict[str, str]:
+def headers_of(birth: Birth) -> dict[str, str]:
+    """Of every request that an agent makes."""
     return {
         "authorization": f"Bearer {birth.sync_token}",
         "content-type": "application/json",

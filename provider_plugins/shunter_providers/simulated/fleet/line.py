@@ -30,7 +30,7 @@ class Line:
         """One request to `base` (`http://HOST:PORT`), and its reply. A kept connection that was closed is made anew."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._call(base, _request(base, method, path, headers, body))
+                return await self._call(base, request(base, method, path, headers, body))
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             self.close()
             return Reply(0, b"")
@@ -40,7 +40,7 @@ class Line:
         try:
             async with asyncio.timeout(self._timeout_s):
                 _, writer = await self._open(base)
-                writer.write(_request(base, "POST", path, headers, body))
+                writer.write(request(base, "POST", path, headers, body))
                 await writer.drain()
         except (OSError, TimeoutError, ValueError):
             pass
@@ -53,21 +53,21 @@ class Line:
             self._streams[1].close()
             self._streams = None
 
-    async def _call(self, base: str, request: bytes) -> Reply:
+    async def _call(self, base: str, sent: bytes) -> Reply:
         kept = self._streams is not None and self._base == base
         try:
-            return await self._exchange(base, request)
+            return await self._exchange(base, sent)
         except (OSError, asyncio.IncompleteReadError):
             self.close()
             if not kept:
                 raise
-        return await self._exchange(base, request)  # what agents send may be repeated
+        return await self._exchange(base, sent)  # what agents send may be repeated
 
-    async def _exchange(self, base: str, request: bytes) -> Reply:
+    async def _exchange(self, base: str, sent: bytes) -> Reply:
         reader, writer = await self._open(base)
-        writer.write(request)
+        writer.write(sent)
         head = await reader.readuntil(b"\r\n\r\n")
-        status, fields = _parsed(head)
+        status, fields = parse_head(head[:-4])
         body = await reader.readexactly(int(fields.get(b"content-length", b"0")))
         if fields.get(b"connection", b"").lower() == b"close":
             self.close()
@@ -83,13 +83,15 @@ class Line:
         return self._streams
 
 
-def _request(base: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+def request(base: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """What goes over the wire."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {base.partition('://')[2]}", f"content-length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def _parsed(head: bytes) -> tuple[int, dict[bytes, bytes]]:
-    first, *lines = head[:-4].split(b"\r\n")
+def parse_head(head: bytes) -> tuple[int, dict[bytes, bytes]]:
+    """Status and fields, their names in small letters, of a head without the empty line behind it."""
+    first, *lines = head.split(b"\r\n")
     fields = (line.partition(b":") for line in lines)
     return int(first.split(b" ", 2)[1]), {name.strip().lower(): value.strip() for name, _, value in fields}

@@ -25,6 +25,7 @@ _MOST_POINTS: Final = 100
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MOST_S: Final = 15.0
 _INTERRUPTED: Final = "interrupted"
+_WORTH_LISTENING_S: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Played:
         "changed",
         "is_gone",
         "journal_id",
+        "listens_since",
         "newest",
         "next_save_at",
         "part",
@@ -97,6 +99,8 @@ class Played:
         self.next_save_at = NEVER
         self.uploads: deque[Upload] = deque()
         """What has to go up before it is told of."""
+        self.listens_since: float | None = None
+        """Since when what it heard last is wanted; None: exchanges come so often that it need not listen."""
         self.is_gone = False
         """Whether it was told to go, and went."""
         self.changed = True
@@ -234,9 +238,15 @@ class Played:
         self._sync_at = min(self._sync_at, now + float(answer["next_sync_s"]))
         if len(self._journal) > _BATCH:
             self._sync_at = now
+        self.listens_since = answer["desired"].get("since") if answer["next_sync_s"] >= _WORTH_LISTENING_S else None
         self._obey(answer["desired"], now)
         if answer.get("upload_logs") and self._phase == "running":
             self._log(now)
+
+    def hurry(self, now: float) -> None:
+        """Something else is wanted of it than it has heard."""
+        if not self._failures:
+            self._sync_at = min(self._sync_at, now)
 
     def not_heard(self, status: int, now: float) -> None:
         """The exchange failed: HTTP `status`, or 0 when nothing came back."""

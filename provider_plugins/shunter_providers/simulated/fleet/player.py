@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from shunter_providers.simulated.books import Books
 from shunter_providers.simulated.entries import NEVER, Entry
-from shunter_providers.simulated.fleet.exchange import Exchange
+from shunter_providers.simulated.fleet.ears import Ears
+from shunter_providers.simulated.fleet.exchange import Exchange, headers_of
 from shunter_providers.simulated.fleet.line import Line
 from shunter_providers.simulated.fleet.memory import Memory
 from shunter_providers.simulated.fleet.played import Birth, Played
@@ -40,9 +41,12 @@ class Player:
         self._notice_s = notice_s
         self._now = now
         self._exchange = Exchange(manner, now)
+        self._ears = Ears(self._exchange.base_of, headers_of, self._hurry) if manner.ears else None
         self._agents: dict[str, Played] = {}
         self._turns: list[tuple[float, int, Played]] = []
         self._count = 0
+        self._turn_of: dict[str, int] = {}
+        """The turn that an agent waits for; others that stand in the line for it are not valid any more."""
         self._idle_lines = [Line(manner.timeout_s) for _ in range(manner.connections)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -64,12 +68,18 @@ class Player:
             await self._give_turns(min(looked_at + LOOK_S, now + LOOK_S))
         for line in self._idle_lines:
             line.close()
+        if self._ears is not None:
+            self._ears.close_all()
+            await asyncio.sleep(0)  # the loop closes what was hung up
 
     async def _give_turns(self, until: float) -> None:
         """Every turn that is due, as far as there are lines; then rest, but not beyond `until`."""
         now = self._now()
         while self._turns and self._turns[0][0] <= now and self._idle_lines:
-            agent = heappop(self._turns)[2]
+            _, number, agent = heappop(self._turns)
+            if self._turn_of.get(agent.birth.handle) != number:
+                continue
+            del self._turn_of[agent.birth.handle]
             if self._agents.get(agent.birth.handle) is not agent:
                 continue
             task = asyncio.create_task(self._turn(agent, self._idle_lines.pop()))
@@ -94,6 +104,8 @@ class Player:
                 self._remember(agent)
                 await self._exchange.sync(agent, line)
                 agent.act(self._now())
+                if self._ears is not None:
+                    self._ears.heed(agent)
         except Exception as error:  # an agent that stumbles goes on at its next turn, and the others are not disturbed
             print(f"{agent.birth.handle}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             agent.not_heard(0, self._now())
@@ -104,9 +116,18 @@ class Player:
         else:
             self._await_turn(agent)
 
+    def _hurry(self, handle: str) -> None:
+        """An ear heard that there is something to hear."""
+        agent = self._agents.get(handle)
+        if agent is not None:
+            agent.hurry(self._now())
+            if handle in self._turn_of:  # else it has its turn at this moment, and waits for the next one after it
+                self._await_turn(agent)
+
     def _await_turn(self, agent: Played) -> None:
         self._count += 1
         next_at = agent.next_at
+        self._turn_of[agent.birth.handle] = self._count
         heappush(self._turns, (next_at, self._count, agent))
         if next_at < self._rests_until or len(self._idle_lines) == 1:
             self._wake.set()
@@ -129,7 +150,7 @@ class Player:
         for entry in booted:
             self._join(Played(_birth(entry, self._notice_s), self._manner, now))
         for handle in ended:
-            self._agents.pop(handle, None)
+            self._forget(handle)
 
     def _take_up(self) -> None:
         """Go on with what a fleet before this one played."""
@@ -146,6 +167,11 @@ class Player:
         self._agents[agent.birth.handle] = agent
         self._await_turn(agent)
 
+    def _forget(self, handle: str) -> None:
+        self._agents.pop(handle, None)
+        if self._ears is not None:
+            self._ears.close(handle)
+
     def _remember(self, agent: Played) -> None:
         """Before it is told: a fleet that is started again must know what this one has said."""
         if agent.changed and agent.part is not None:
@@ -154,7 +180,7 @@ class Player:
 
     def _keep(self, ended: list[str]) -> None:
         for handle in self._gone:  # it left; its node stands idle until the cloud ends it
-            self._agents.pop(handle, None)
+            self._forget(handle)
         kept = {}
         for handle, agent in self._agents.items():
             if agent.changed:
