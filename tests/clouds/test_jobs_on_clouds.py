@@ -194,7 +194,7 @@ def test_a_job_that_is_refused_everywhere_waits_and_its_page_and_the_providers_s
     assert "refusal" not in shown["crowded"]
     assert shown["locked"]["status"] == "error"
     assert "401" in shown["locked"]["detail"]
-    assert shown["ovh"]["limits"] == {"maxTotalCores": 100, "totalCoresUsed": 4, "maxTotalInstances": 20}
+    assert {"maxTotalCores": 1000, "maxTotalInstances": 500}.items() <= shown["ovh"]["limits"].items()
     assert world.is_empty(*REFUSALS)
 
 

@@ -21,7 +21,7 @@ from shunter_providers.contract import (
     ProviderError,
     Scope,
 )
-from shunter_providers.testing import CloudConformance, CloudFault, Request, Unpaced, WireCloud, make_intent
+from shunter_providers.testing import CloudConformance, CloudFault, Reply, Request, Unpaced, WireCloud, make_intent
 from shunter_providers.testing.conformance import listed, until_terminated, wait_for
 from shunter_schemas.ids import new_deployment_id
 from support.clouds.ovh import PROJECT, USER, OvhCloud
@@ -155,21 +155,37 @@ async def test_a_region_that_is_down_hides_no_other_from_offers_but_fails_a_list
     assert refused.value.fault is Fault.TRANSIENT
 
 
-async def test_a_flavor_with_more_cores_than_are_left_says_so(cloud: OvhCloud) -> None:
-    cloud.limits["maxTotalCores"] = 30
+@pytest.mark.parametrize(("quota", "most"), [("cores", 33), ("ram", 380 * 1024), ("instances", 1)])
+async def test_a_flavor_with_more_than_is_left_of_a_quota_says_so_and_is_refused(
+    cloud: OvhCloud, quota: str, most: int
+) -> None:
     provider = ovh(cloud)
+    intent = await an_intent(provider)
+    cloud.quotas[quota] = most
 
     found = {o.instance_type: o.availability for o in await provider.offers(OfferQuery())}
+    error = await refusal(provider, intent)
+
+    assert found["h100-380"] is Availability.NO_QUOTA
+    assert found["b3-8"] is (Availability.NO_QUOTA if quota == "instances" else Availability.UNKNOWN)
+    assert (error.fault, error.scope, error.may_have_created) == (Fault.QUOTA, Scope.REGION, False)
+    assert f"Quota exceeded for {quota}" in error.detail
+
+
+async def test_whoami_tells_what_the_project_may_have_and_has(cloud: OvhCloud) -> None:
+    provider = ovh(cloud)
+
     identity = await provider.whoami()
 
     await provider.close()
-    assert found == {
-        "h100-380": Availability.NO_QUOTA,
-        "l4-90": Availability.UNKNOWN,
-        "b3-8": Availability.UNKNOWN,
-    }
     assert identity.account == PROJECT
-    assert identity.limits == {"maxTotalCores": 30.0, "totalCoresUsed": 4.0, "maxTotalInstances": 20.0}
+    assert identity.limits == {
+        "maxTotalCores": 1000,
+        "totalCoresUsed": 4,
+        "totalRAMUsed": 8192,  # of as much as it likes
+        "maxTotalInstances": 500,
+        "totalInstancesUsed": 1,
+    }
 
 
 async def test_a_node_for_which_there_is_no_host_has_failed_with_the_reason_and_is_ended(cloud: OvhCloud) -> None:
@@ -222,6 +238,71 @@ async def test_keys_go_into_user_data_and_the_launch_does_not(cloud: OvhCloud) -
     assert server["metadata"] == {"shunter-deployment": intent.tags["deployment"], "shunter-job": "job_conformance"}
     assert view.ssh is not None
     assert (view.ssh.host, view.ssh.user, view.addresses) == ("127.0.0.1", "ubuntu", {"public": "127.0.0.1"})
+
+
+async def test_a_node_that_has_no_host_yet_or_is_gone_has_no_console(cloud: OvhCloud) -> None:
+    cloud.machines.boot_s = 3600.0
+    provider = ovh(cloud)
+    intent = await an_intent(provider)
+    handle = await provider.create(intent)
+    await listed(provider, intent.tags["deployment"], 1)
+
+    before = await provider.console(handle)
+    await until_terminated(provider, handle)
+    after = await provider.console(handle)
+
+    await provider.close()
+    assert (before, after) == ("", "")
+
+
+def lose_the_place(cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+    """So many pages are answered and their last server is gone before the next is asked for; their ids."""
+    answer, gone = cloud.answer, list[str]()
+
+    def and_end_the_last(request: Request) -> Reply | None:
+        reply = answer(request)
+        if reply is not None and "servers_links" in (reply.body or {}) and len(gone) < times:
+            gone.append(reply.body["servers"][-1]["id"])
+            machine = cloud.machines.find(gone[-1])
+            assert machine is not None
+            cloud.machines.end(machine, None)
+        return reply
+
+    monkeypatch.setattr(cloud, "answer", and_end_the_last)
+    return gone
+
+
+async def test_a_listing_that_loses_its_place_with_a_server_is_begun_anew_and_is_complete(
+    cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = ovh(cloud)
+    intent = await an_intent(provider)
+    made = [await provider.create(replace(intent, token=f"{intent.token}{number}")) for number in range(4)]
+    await listed(provider, intent.tags["deployment"], 4)
+    gone = lose_the_place(cloud, monkeypatch, times=1)
+
+    views = await provider.list_owned(intent.tags["deployment"])
+
+    await provider.close()
+    assert sorted(view.handle for view in views) == sorted(set(made) - {f"GRA11/{gone[0]}"})
+
+
+async def test_a_listing_that_loses_its_place_time_and_again_is_an_error_and_never_short(
+    cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = ovh(cloud)
+    intent = await an_intent(provider)
+    for number in range(5):
+        await provider.create(replace(intent, token=f"{intent.token}{number}"))
+    await listed(provider, intent.tags["deployment"], 5)
+    lose_the_place(cloud, monkeypatch, times=1000)
+
+    with pytest.raises(ProviderError) as refused:
+        await provider.list_owned(intent.tags["deployment"])
+
+    await provider.close()
+    assert refused.value.fault is Fault.TRANSIENT
+    assert cloud.nodes() != []
 
 
 async def test_a_private_network_joins_nodes_and_its_address_is_told(cloud: OvhCloud) -> None:

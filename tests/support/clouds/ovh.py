@@ -1,4 +1,7 @@
-"""OVHcloud on the wire: Keystone v3, nova, glance and neutron of two regions, and the public price list."""
+"""OVHcloud on the wire: Keystone v3, nova, glance and neutron of two regions, and the public price list.
+
+Its nova answers as a real one did (`nova_words`, and `tests/clouds/test_ovh_words.py` holds it to that).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import base64
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from shunter_providers.testing import CloudFault, Machine, Phase, Refusal, Reply, Request, Route, WireCloud, new_hex_id
 from shunter_providers.testing.booting import Boot, from_cloud_init
 from support.clouds.consoles import CONSOLE
+from support.clouds.nova_words import CONSOLE as CONSOLE_OF
+from support.clouds.nova_words import ORDER, check, error, is_uuid, refused
 
 PROJECT: Final = "0123456789abcdef0123456789abcdef"
 USER: Final = "user-of-ours"
@@ -34,44 +39,13 @@ _STATUSES: Final = {
     Phase.ENDING: "ACTIVE",
 }
 _NOVA: Final = r"/nova/(?P<region>[^/]+)/v2\.1"
-_ID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_MOST_METADATA: Final = 128
 
 _Read = TypeVar("_Read", bound=BaseModel)
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Network(_Body):
-    uuid: str = Field(pattern=_ID)
-    port: str | None = None
-    fixed_ip: str | None = None
-
-
-class _Server(_Body):
-    """`server` of nova 2.1, as far as the fake goes; nova takes no property that it does not know."""
-
-    name: str = Field(min_length=1, max_length=255)
-    flavorRef: str
-    imageRef: str
-    networks: Annotated[list[_Network], Field(min_length=1)]
-    key_name: str | None = None
-    user_data: str | None = Field(default=None, max_length=65535)
-    metadata: dict[str, Annotated[str, Field(max_length=255)]] = {}
-    config_drive: bool = False
-
-
-class _Create(_Body):
-    server: _Server
-
-
-class _Length(_Body):
-    length: int | None = None
-
-
-class _Action(_Body):
-    console: _Length = Field(alias="os-getConsoleOutput")
 
 
 class _Name(_Body):
@@ -132,7 +106,10 @@ class OvhCloud(WireCloud):
         }
         self.images = {name: _uuid() for name in ("Ubuntu 24.04", "NVIDIA GPU Cloud (NGC)", "Ours")}
         self.networks = {name: _uuid() for name in ("Ext-Net", "private")}
-        self.limits = {"maxTotalCores": 100, "totalCoresUsed": 4, "maxTotalInstances": 20, "maxImageMeta": -1}
+        self.quotas = {"cores": 1000, "ram": -1, "instances": 500}
+        """What a region of the project may have: cores, memory in MiB, servers; -1: as much as it likes."""
+        self.used = {"cores": 4, "ram": 8192, "instances": 1}
+        """What is used of that by servers that are nobody's business here."""
         self.prices: dict[str, Any] = {
             "b3-8": 10_120_000,
             "l4-90": 75_000_000,
@@ -140,6 +117,7 @@ class OvhCloud(WireCloud):
             "new-gpu-1": 1_000_000,
         }
         self.currency = "EUR"
+        self.regions = REGIONS
         self.page = 2
         self.full: set[str] = set()
         """Regions without a host for anything."""
@@ -155,7 +133,6 @@ class OvhCloud(WireCloud):
             Route("POST", "/v3/auth/tokens", "other", self._sign_in),
             Route("GET", rf"{_NOVA}/limits", "whoami", self._limits),
             Route("GET", rf"{_NOVA}/flavors/detail", "offers", self._flavors),
-            Route("GET", rf"{_NOVA}/flavors", "other", self._flavors),
             Route("POST", rf"{_NOVA}/servers", "create", self._create),
             Route("GET", rf"{_NOVA}/servers/detail", "list", self._list),
             Route("GET", rf"{_NOVA}/servers/(?P<id>[^/]+)", "get", self._get),
@@ -171,18 +148,18 @@ class OvhCloud(WireCloud):
         if request.path in ("/v3/auth/tokens", "/1.0/order/catalog/public/cloud"):
             return
         if request.headers.get("x-auth-token") not in self._tokens:
-            raise _refused(*_BODIES[CloudFault.AUTH])
+            raise Refusal(*error(*_BODIES[CloudFault.AUTH]))
         if request.parts["region"] in self.down:
-            raise _refused(*_BODIES[CloudFault.SERVER_ERROR])
+            raise Refusal(*error(*_BODIES[CloudFault.SERVER_ERROR]))
 
     def refusal(self, fault: CloudFault, delay_s: float) -> Reply:
         """In the vendor's words."""
         headers = {"Retry-After": f"{delay_s:g}"} if fault is CloudFault.RATE_LIMITED else {}
-        return _error(*_BODIES[fault])._replace(headers=headers)
+        return error(*_BODIES[fault])._replace(headers=headers)
 
     def no_route(self, request: Request) -> Reply:
         """404."""
-        return _error(404, "itemNotFound", "The resource could not be found.")
+        return error(404, "itemNotFound", "The resource could not be found.")
 
     def revoke(self) -> None:
         """No token that was given out is good any longer."""
@@ -192,14 +169,14 @@ class OvhCloud(WireCloud):
         wanted = _read(_SignIn, request).auth
         user = wanted.identity.password.user
         if (user.name, user.password, user.domain.name) != (USER, self._password, "Default"):
-            raise _refused(*_BODIES[CloudFault.AUTH])
+            raise Refusal(*error(*_BODIES[CloudFault.AUTH]))
         if wanted.scope.project.id != PROJECT:
-            raise _refused(*_BODIES[CloudFault.AUTH])
+            raise Refusal(*error(*_BODIES[CloudFault.AUTH]))
         token = new_hex_id(32)
         self._tokens.add(token)
         paths = {"compute": "nova/{}/v2.1", "image": "glance/{}", "network": "neutron/{}", "object-store": "swift/{}"}
         catalog = [
-            {"type": kind, "name": kind, "endpoints": [e for region in REGIONS for e in self._ends(path, region)]}
+            {"type": kind, "name": kind, "endpoints": [e for region in self.regions for e in self._ends(path, region)]}
             for kind, path in paths.items()
         ]
         body = {"token": {"project": {"id": PROJECT}, "catalog": catalog, "expires_at": "2100-01-01T00:00:00.000000Z"}}
@@ -213,10 +190,20 @@ class OvhCloud(WireCloud):
         ]
 
     def _limits(self, request: Request) -> Reply:
-        return Reply(200, {"limits": {"rate": [], "absolute": self.limits}})
+        used, quotas = self._used(request.parts["region"]), self.quotas
+        absolute = {
+            "maxTotalCores": quotas["cores"],
+            "totalCoresUsed": used["cores"],
+            "maxTotalRAMSize": quotas["ram"],
+            "totalRAMUsed": used["ram"],
+            "maxTotalInstances": quotas["instances"],
+            "totalInstancesUsed": used["instances"],
+            "maxServerMeta": _MOST_METADATA,
+        }
+        return Reply(200, {"limits": {"rate": [], "absolute": absolute}})
 
     def _flavors(self, request: Request) -> Reply:
-        return Reply(200, {"flavors": self.flavors[request.parts["region"]]})
+        return self._page(request, "flavors", self.flavors[request.parts["region"]])
 
     def _images(self, request: Request) -> Reply:
         return Reply(200, {"images": _named(self.images, request)})
@@ -235,39 +222,91 @@ class OvhCloud(WireCloud):
         return Reply(200, {"locale": {"currencyCode": self.currency}, "addons": addons, "plans": []})
 
     def _create(self, request: Request) -> Reply:
-        order, region = _read(_Create, request).server, request.parts["region"]
-        known = {one["id"] for one in self.flavors[region]}
-        if order.flavorRef not in known:
-            raise _refused(400, "badRequest", f"Flavor {order.flavorRef} could not be found.")
-        if order.imageRef not in self.images.values():
-            raise _refused(400, "badRequest", f"Image {order.imageRef} could not be found.")
-        if not {network.uuid for network in order.networks} <= set(self.networks.values()):
-            raise _refused(400, "badRequest", f"Network {order.networks[0].uuid} could not be found.")
-        if order.user_data is not None:
-            base64.b64decode(order.user_data, validate=True)
-        ordered = {**order.model_dump(), "region": region, "full": region in self.full}
-        machine = self.machines.make(order.name, ordered, 1.0, request.strike, _uuid())
+        order, region = self._order(request), request.parts["region"]
+        flavor = next((one for one in self.flavors[region] if one["id"] == str(order["flavorRef"])), None)
+        if flavor is None:
+            raise refused(400, f"Flavor {order['flavorRef']} could not be found.")
+        if order["imageRef"] not in self.images.values():
+            raise refused(400, "Can not find requested image")
+        for network in order["networks"]:
+            if network["uuid"] not in self.networks.values():
+                raise refused(400, f"Network {network['uuid']} could not be found.")
+        if "key_name" in order:  # the project has none
+            raise refused(400, "Invalid key_name provided.")
+        if len(order["metadata"]) > _MOST_METADATA:
+            raise refused(403, f"Maximum number of metadata items exceeds {_MOST_METADATA}")
+        self._keep_quotas(region, flavor)
+        ordered = {**order, "region": region, "full": region in self.full, "flavor": flavor}
+        machine = self.machines.make(order["name"], ordered, 1.0, request.strike, _uuid())
         return Reply(202, {"server": {"id": machine.id, "links": [], "OS-DCF:diskConfig": "MANUAL"}})
+
+    def _order(self, request: Request) -> dict[str, Any]:
+        """The server that is wanted, as far as it can be read without knowing the cloud."""
+        if request.body and request.json() is None:
+            raise refused(400, "Malformed request body")
+        body = request.json()
+        check(ORDER, body)
+        order = {"networks": [], "metadata": {}, "user_data": "", **body["server"]}
+        for network in order["networks"]:
+            if not is_uuid(network["uuid"]):
+                said = f"Bad networks format: network uuid is not in proper format ({network['uuid']})"
+                raise refused(400, said)
+        if not order.get("imageRef"):
+            raise refused(400, "Missing imageRef attribute")
+        return order
+
+    def _used(self, region: str) -> dict[str, int]:
+        there = [one.order["flavor"] for one in self.machines.existing() if one.order["region"] == region]
+        return {
+            "cores": self.used["cores"] + sum(flavor["vcpus"] for flavor in there),
+            "ram": self.used["ram"] + sum(flavor["ram"] for flavor in there),
+            "instances": self.used["instances"] + len(there),
+        }
+
+    def _keep_quotas(self, region: str, flavor: Mapping[str, Any]) -> None:
+        wanted, used = {"cores": flavor["vcpus"], "ram": flavor["ram"], "instances": 1}, self._used(region)
+        overs = sorted(one for one, most in self.quotas.items() if 0 <= most < used[one] + wanted[one])
+        if overs:
+            names, asked, has, most = (
+                ", ".join(str(kind[one]) for one in overs)
+                for kind in ({one: one for one in overs}, wanted, used, self.quotas)
+            )
+            said = f"Quota exceeded for {names}: Requested {asked}, but already used {has} of {most} {names}"
+            raise refused(403, said)
 
     def _list(self, request: Request) -> Reply:
         fits = re.compile(request.one("name"))
-        found = [one for one in self.machines.visible() if one.order["region"] == request.parts["region"]]
-        found = [one for one in found if fits.search(one.name)]
-        ids = [one.id for one in found]
-        at = ids.index(request.one("marker")) + 1 if request.one("marker") else 0
-        shown = found[at : at + min(self.page, int(request.one("limit", "1000")))]
-        page: dict[str, Any] = {"servers": [self._shown(one) for one in shown]}
-        if at + len(shown) < len(found):
-            page["servers_links"] = [{"rel": "next", "href": f"{self.url}/…?marker={shown[-1].id}"}]
+        there = [one for one in self.machines.visible() if one.order["region"] == request.parts["region"]]
+        found = [one for one in reversed(there) if fits.search(one.name)]
+        return self._page(request, "servers", [self._shown(one) for one in found])
+
+    def _page(self, request: Request, kind: str, found: Sequence[Mapping[str, Any]]) -> Reply:
+        """Some of them, and that more may follow wherever a page is full."""
+        size, marker = min(self.page, _size(request)), request.one("marker")
+        ids = [one["id"] for one in found]
+        if marker and marker not in ids:
+            raise refused(400, f"marker [{marker}] not found")
+        at = ids.index(marker) + 1 if marker else 0
+        shown = found[at : at + size]
+        page: dict[str, Any] = {kind: shown}
+        if shown and len(shown) == size:
+            page[f"{kind}_links"] = [{"rel": "next", "href": f"{self.url}/…?marker={shown[-1]['id']}"}]
         return Reply(200, page)
 
     def _get(self, request: Request) -> Reply:
         return Reply(200, {"server": self._shown(self._existing(request))})
 
     def _act(self, request: Request) -> Reply:
-        order = _read(_Action, request)
-        self._existing(request)
-        return Reply(200, {"output": CONSOLE[-(order.console.length or len(CONSOLE)) :]})
+        body = request.json()
+        if not isinstance(body, dict) or len(body) != 1:
+            raise refused(400, "Malformed request body")
+        if "os-getConsoleOutput" not in body:
+            raise refused(400, f"There is no such action: {next(iter(body))}")
+        check(CONSOLE_OF, body)
+        machine = self._existing(request)
+        if machine.phase() is Phase.PENDING:
+            raise refused(409, f"Instance {machine.id} is not ready")
+        return Reply(200, {"output": CONSOLE[-(body["os-getConsoleOutput"].get("length") or len(CONSOLE)) :]})
 
     def _delete(self, request: Request) -> Reply:
         self.machines.end(self._existing(request), request.strike)
@@ -276,7 +315,7 @@ class OvhCloud(WireCloud):
     def _existing(self, request: Request) -> Machine:
         machine = self.machines.find(request.parts["id"])
         if machine is None or machine.phase() is Phase.GONE or machine.order["region"] != request.parts["region"]:
-            raise _refused(404, "itemNotFound", f"Instance {request.parts['id']} could not be found.")
+            raise refused(404, f"Instance {request.parts['id']} could not be found.")
         return machine
 
     def _shown(self, machine: Machine) -> dict[str, Any]:
@@ -286,6 +325,8 @@ class OvhCloud(WireCloud):
             "name": machine.name,
             "status": _STATUSES[phase],
             "metadata": order["metadata"],
+            "flavor": {"id": order["flavor"]["id"], "links": []},
+            "image": {"id": order["imageRef"], "links": []},
             "addresses": {},
             "OS-EXT-STS:task_state": "deleting" if phase is Phase.ENDING else None,
         }
@@ -313,6 +354,15 @@ def _named(things: Mapping[str, str], request: Request) -> list[dict[str, str]]:
     return [{"id": id_, "name": name} for name, id_ in things.items() if request.one("name", name) == name]
 
 
+def _size(request: Request) -> int:
+    """Of a page."""
+    limit = request.one("limit", "1000")
+    if not re.fullmatch("[0-9]*", limit):
+        said = f"Invalid input for query parameters limit. Value: {limit}. {limit!r} does not match '^[0-9]*$'"
+        raise refused(400, said)
+    return int(limit)
+
+
 def _uuid() -> str:
     return str(uuid.uuid4())
 
@@ -323,12 +373,4 @@ def _read(model: type[_Read], request: Request) -> _Read:
     except ValidationError as exc:
         first = exc.errors()[0]
         where = "/".join(map(str, first["loc"]))
-        raise _refused(400, "badRequest", f"Invalid input for field/attribute {where}. {first['msg']}") from None
-
-
-def _error(status: int, code: str, message: str) -> Reply:
-    return Reply(status, {code: {"code": status, "message": message}})
-
-
-def _refused(status: int, code: str, message: str) -> Refusal:
-    return Refusal(*_error(status, code, message))
+        raise Refusal(*error(400, "error", f"{where}: {first['msg']}")) from None

@@ -27,6 +27,8 @@ _WITHIN_S: Final = 22.0
 _TOKEN_FOR_S: Final = 1800.0
 """A token is asked for again by then; Keystone's last longer."""
 _PAGE: Final = 100
+_LISTINGS: Final = 3
+"""How often a listing is begun anew because it lost its place."""
 _SERVICES: Final = ("compute", "image", "network")
 
 
@@ -112,7 +114,7 @@ class OpenStack:
             place: kind of service (`compute`, `image`, `network`) and region.
 
         Raises:
-            ProviderError: classified; a POST may have made something where its answer is lost.
+            ProviderError: classified; the order of a server may have made one where its answer is lost.
         """
         attempt = 0
         while True:
@@ -125,19 +127,18 @@ class OpenStack:
                     raise
                 time.sleep(pause_s)
 
-    def servers(self, region: str, name: str) -> Iterator[Fields]:
-        """All servers of a region whose names fit a pattern, over all pages; raises as `ask`."""
-        marker = ""
-        while True:
-            params: dict[str, str | int] = {"limit": _PAGE, "name": name, **({"marker": marker} if marker else {})}
-            page = self.ask(("compute", region), "GET", "/servers/detail", params=params)
-            found = page.items("servers")
-            yield from found
-            if "servers_links" not in page or not found:
-                return
-            marker = found[-1].text("id")
-            if time.monotonic() > self._give_up_at:
-                raise ProviderError(Fault.TRANSIENT, f"{region}: more pages than can be read in time")
+    def all(self, region: str, kind: str, **params: str | int) -> Sequence[Fields]:
+        """All `servers` or `flavors` of a region that the parameters choose, over all pages; raises as `ask`.
+
+        The next page is asked for after the last thing of one: where that has gone meanwhile, all are read anew.
+        """
+        for _ in range(_LISTINGS):
+            try:
+                return list(self._pages(region, kind, params))
+            except ProviderError as exc:
+                if exc.fault is not Fault.CONFLICT:
+                    raise
+        raise ProviderError(Fault.TRANSIENT, f"{region}: {kind} go faster than they can be listed")
 
     def close(self) -> None:
         """Close the connections."""
@@ -145,6 +146,19 @@ class OpenStack:
             if connection.connection is not None:
                 connection.connection.session.close()
         self._connections.clear()
+
+    def _pages(self, region: str, kind: str, params: Mapping[str, str | int]) -> Iterator[Fields]:
+        place: dict[str, str] = {}
+        while True:
+            asked = {"limit": _PAGE, **params, **place}
+            page = self.ask(("compute", region), "GET", f"/{kind}/detail", params=asked)
+            found = page.items(kind)
+            yield from found
+            if f"{kind}_links" not in page or not found:
+                return
+            place = {"marker": found[-1].text("id")}
+            if time.monotonic() > self._give_up_at:
+                raise ProviderError(Fault.TRANSIENT, f"{region}: more pages than can be read in time")
 
     def _signed_in(
         self,
@@ -177,7 +191,7 @@ class OpenStack:
         if url is None:
             detail = f"the project has no {place[0]} in {place[1]} (it has {', '.join(grant.regions()) or 'none'})"
             raise ProviderError(Fault.INVALID, detail, scope=Scope.REGION)
-        where, creates = f"{place[1]} {method} {path}", method == "POST"
+        where, creates = f"{place[1]} {method} {path}", (method, path) == ("POST", "/servers")
         connection = self._connection(url, grant.token)
         try:
             answer = connection.request(path, params=params, data=body, headers=_JSON, method=method)
@@ -286,11 +300,13 @@ def words_of(body: Any, text: str) -> tuple[str, str]:
 # fmt: off
 FAULTS: Final[Sequence[Row]] = (
     Row(None, r"No valid host|not enough hosts available",          Fault.NO_CAPACITY,  Scope.OFFER,   True),
-    Row((400, 413), r"quota exceeded|OverQuota|exceeded for (cores|ram|instances)",
+    Row((400, 413), r"quota exceeded|OverQuota|exceeded for (cores|ram|instances)|maximum number of (ports|security)",
                                                                     Fault.QUOTA,        Scope.REGION,  True),
     Row((413, 429), r"overLimit|rate limit|too many requests",      Fault.RATE_LIMITED, Scope.ACCOUNT, True),
     Row(400,  r"Flavor .*(could not be found|not found|disabled)",  Fault.NO_CAPACITY,  Scope.OFFER),
     Row(409,  r"task_state deleting|is being deleted",              Fault.TRANSIENT,    Scope.OFFER),
+    Row(409,  r"Failed to delete allocations",                      Fault.TRANSIENT,    Scope.PROVIDER),
+    Row(400,  r"marker .*not (be )?found",                          Fault.CONFLICT,     Scope.REGION),
 )
 # fmt: on
 _WORDS: Final = Words(words_of, FAULTS)

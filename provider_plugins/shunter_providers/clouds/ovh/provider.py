@@ -21,7 +21,7 @@ from shunter_providers.cloud_kit.reading import Fields
 from shunter_providers.cloud_kit.rest import RestCloud
 from shunter_providers.cloud_kit.together import all_of
 from shunter_providers.clouds.ovh.openstack import Account, Grants, OpenStack
-from shunter_providers.clouds.ovh.servers import offers_of, prices_of, server_of, view_of
+from shunter_providers.clouds.ovh.servers import QUOTAS, offers_of, prices_of, server_of, view_of
 from shunter_providers.clouds.ovh.settings import OvhOptions, OvhSettings
 from shunter_providers.contract import (
     Capabilities,
@@ -115,7 +115,12 @@ class OvhProvider(RestCloud):
         region, _, server = handle.partition("/")
         asked = {"os-getConsoleOutput": {"length": _CONSOLE_LINES}}
         path = f"/servers/{server}/action"
-        told = await self._call(lambda cloud: cloud.ask(("compute", region), "POST", path, body=asked))
+        try:
+            told = await self._call(lambda cloud: cloud.ask(("compute", region), "POST", path, body=asked))
+        except ProviderError as exc:
+            if exc.fault not in (Fault.NOT_FOUND, Fault.CONFLICT):  # it is gone, or no host has it yet
+                raise
+            return ""
         return told.text("output", "")
 
     async def close(self) -> None:
@@ -129,13 +134,11 @@ class OvhProvider(RestCloud):
         image = options.image or (settings.gpu_image if intent.offer.gpus else settings.image)
 
         def order(cloud: OpenStack) -> str:
-            flavor = _id_of(cloud, ("compute", region), "flavors", intent.offer.instance_type)
+            networks = [_id_of(cloud, ("network", region), "/v2.0/networks", one) for one in settings.networks]
             found = {
-                "flavorRef": flavor,
-                "imageRef": _id_of(cloud, ("image", region), "images", image),
-                "networks": [
-                    {"uuid": _id_of(cloud, ("network", region), "networks", one)} for one in settings.networks
-                ],
+                "flavorRef": _flavor(cloud, region, intent.offer.instance_type),
+                "imageRef": _id_of(cloud, ("image", region), "/v2/images", image),
+                "networks": [{"uuid": one} for one in networks],
             }
             body = {"server": {**found, **server_of(intent)}}
             answer = cloud.ask(("compute", region), "POST", "/servers", body=body)
@@ -212,28 +215,33 @@ class OvhProvider(RestCloud):
 def _limits(cloud: OpenStack, region: str) -> Iterator[tuple[str, float]]:
     """What a project may have in a region."""
     found = cloud.ask(("compute", region), "GET", "/limits").inside("limits").inside("absolute")
-    for name in ("maxTotalCores", "totalCoresUsed", "maxTotalInstances", "totalInstancesUsed"):
+    for name in (limit for pair in QUOTAS for limit in pair):
         limit = found.raw(name)
         if isinstance(limit, int) and limit >= 0:  # -1: none
             yield name, float(limit)
 
 
 def _market(cloud: OpenStack, region: str) -> tuple[str, Sequence[Fields], Mapping[str, float]]:
-    flavors = cloud.ask(("compute", region), "GET", "/flavors/detail", params={"limit": 1000}).items("flavors")
-    return region, flavors, dict(_limits(cloud, region))
+    return region, cloud.all(region, "flavors"), dict(_limits(cloud, region))
 
 
 def _servers(cloud: OpenStack, region: str) -> Sequence[tuple[str, Fields]]:
     """All that bear a name like ours."""
-    return [(region, server) for server in cloud.servers(region, "^shn-")]
+    return [(region, server) for server in cloud.all(region, "servers", name="^shn-")]
 
 
-def _id_of(cloud: OpenStack, place: tuple[str, str], kind: str, name: str) -> str:
-    """The id of a flavor, image or network by its name."""
-    path = {"flavors": "/flavors", "images": "/v2/images", "networks": "/v2.0/networks"}[kind]
-    params: dict[str, str | int] = {"limit": 1000} if kind == "flavors" else {"name": name}
-    for one in cloud.ask(place, "GET", path, params=params).items(kind):
+def _flavor(cloud: OpenStack, region: str, name: str) -> str:
+    """The id of a flavor by its name."""
+    for one in cloud.all(region, "flavors"):
         if one.text("name") == name:
             return one.text("id")
-    detail = f"{place[1]} has no {kind.removesuffix('s')} {name!r}"
-    raise ProviderError(Fault.NO_CAPACITY if kind == "flavors" else Fault.INVALID, detail, scope=Scope.OFFER)
+    raise ProviderError(Fault.NO_CAPACITY, f"{region} has no flavor {name!r}", scope=Scope.OFFER)
+
+
+def _id_of(cloud: OpenStack, place: tuple[str, str], path: str, name: str) -> str:
+    """The id of an image or network by its name."""
+    kind = path.rpartition("/")[2]
+    for one in cloud.ask(place, "GET", path, params={"name": name}).items(kind):
+        if one.text("name") == name:
+            return one.text("id")
+    raise ProviderError(Fault.INVALID, f"{place[1]} has no {kind.removesuffix('s')} {name!r}", scope=Scope.OFFER)

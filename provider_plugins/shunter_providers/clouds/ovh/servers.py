@@ -25,6 +25,12 @@ from shunter_providers.contract import (
 )
 from shunter_providers.jurisdictions import EU, of_region
 
+QUOTAS: Final = (
+    ("maxTotalCores", "totalCoresUsed"),
+    ("maxTotalRAMSize", "totalRAMUsed"),
+    ("maxTotalInstances", "totalInstancesUsed"),
+)
+"""What a project may have in a region, and has: cores, memory in MiB, servers."""
 _LARGEST_USER_DATA_BYTES: Final = 48_000
 """64 KB in base64."""
 # fmt: off
@@ -48,18 +54,24 @@ _GPUS: Final[Mapping[str, tuple[str, float, int]]] = {
 """Model, memory and count by flavor, for nova does not tell them."""
 _CPU_FAMILIES: Final = ("b2-", "b3-", "c2-", "c3-", "r2-", "r3-")
 _CONDITIONS: Final[Mapping[str, tuple[NodeCondition, str]]] = {
-    "BUILD":        (NodeCondition.PENDING, ""),
-    "REBUILD":      (NodeCondition.PENDING, ""),
-    "ACTIVE":       (NodeCondition.RUNNING, ""),
-    "REBOOT":       (NodeCondition.RUNNING, ""),
-    "HARD_REBOOT":  (NodeCondition.RUNNING, ""),
-    "SHUTOFF":      (NodeCondition.STOPPED, "it was stopped, and bills all the same"),
-    "PAUSED":       (NodeCondition.STOPPED, "it is paused"),
-    "SUSPENDED":    (NodeCondition.STOPPED, "it is suspended"),
-    "SHELVED":      (NodeCondition.STOPPED, "it is shelved"),
-    "RESCUE":       (NodeCondition.STOPPED, "it is in rescue mode"),
-    "DELETED":      (NodeCondition.GONE,    ""),
-    "SOFT_DELETED": (NodeCondition.GONE,    ""),
+    "BUILD":             (NodeCondition.PENDING, ""),
+    "REBUILD":           (NodeCondition.PENDING, ""),
+    "ACTIVE":            (NodeCondition.RUNNING, ""),
+    "REBOOT":            (NodeCondition.RUNNING, ""),
+    "HARD_REBOOT":       (NodeCondition.RUNNING, ""),
+    "MIGRATING":         (NodeCondition.RUNNING, ""),
+    "PASSWORD":          (NodeCondition.RUNNING, ""),
+    "SHUTOFF":           (NodeCondition.STOPPED, "it was stopped, and bills all the same"),
+    "PAUSED":            (NodeCondition.STOPPED, "it is paused"),
+    "SUSPENDED":         (NodeCondition.STOPPED, "it is suspended"),
+    "SHELVED":           (NodeCondition.STOPPED, "it is shelved"),
+    "SHELVED_OFFLOADED": (NodeCondition.STOPPED, "it is shelved"),
+    "RESIZE":            (NodeCondition.STOPPED, "it is being made another size"),
+    "REVERT_RESIZE":     (NodeCondition.STOPPED, "it is being made another size"),
+    "VERIFY_RESIZE":     (NodeCondition.RUNNING, ""),
+    "RESCUE":            (NodeCondition.STOPPED, "it is in rescue mode"),
+    "DELETED":           (NodeCondition.GONE,    ""),
+    "SOFT_DELETED":      (NodeCondition.GONE,    ""),
 }
 # fmt: on
 
@@ -90,7 +102,7 @@ def offers_of(
     market: tuple[str, Sequence[Fields], Mapping[str, float]], prices: Mapping[str, Price], settings: OvhSettings
 ) -> Iterator[Offer]:
     region, flavors, limits = market
-    cores = limits.get("maxTotalCores", float("inf")) - limits.get("totalCoresUsed", 0.0)
+    left = [limits.get(most, float("inf")) - limits.get(used, 0.0) for most, used in QUOTAS]
     for flavor in flavors:
         try:
             name, cpus = flavor.text("name"), flavor.count("vcpus")
@@ -114,10 +126,14 @@ def offers_of(
             memory_gib=memory_gib,
             disk_gib=disk_gib,
             kind="vm",
-            availability=Availability.UNKNOWN if cores >= cpus else Availability.NO_QUOTA,
+            availability=Availability.UNKNOWN if _fits((cpus, memory_gib * 1024, 1), left) else Availability.NO_QUOTA,
             interconnect="ethernet" if len(settings.networks) > 1 else "any",
             fabric=f"{settings.networks[-1]} {region}" if len(settings.networks) > 1 else None,
         )
+
+
+def _fits(wanted: Sequence[float], left: Sequence[float]) -> bool:
+    return all(one <= rest for one, rest in zip(wanted, left, strict=True))
 
 
 def _listed_price(name: str, region: str, settings: OvhSettings) -> Price | None:
