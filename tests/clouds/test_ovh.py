@@ -199,7 +199,7 @@ async def test_a_node_for_which_there_is_no_host_has_failed_with_the_reason_and_
     await until_terminated(provider, handle)
 
     await provider.close()
-    assert view.reason == "No valid host was found."
+    assert (view.reason, view.fault) == ("No valid host was found.", Fault.NO_CAPACITY)
     assert still_listed.handle == handle
     assert cloud.nodes() == []
 

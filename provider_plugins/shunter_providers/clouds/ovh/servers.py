@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -14,6 +15,7 @@ from shunter_providers.cloud_kit.reading import Fields
 from shunter_providers.clouds.ovh.settings import OvhSettings
 from shunter_providers.contract import (
     Availability,
+    Fault,
     Intent,
     Launch,
     NodeCondition,
@@ -73,6 +75,10 @@ _CONDITIONS: Final[Mapping[str, tuple[NodeCondition, str]]] = {
     "DELETED":           (NodeCondition.GONE,    ""),
     "SOFT_DELETED":      (NodeCondition.GONE,    ""),
 }
+_NODE_FAULTS: Final = (
+    (r"No valid host|not enough hosts|Exhausted all hosts|No fixed IP addresses", Fault.NO_CAPACITY),
+    (r"quota exceeded", Fault.QUOTA),
+)
 # fmt: on
 
 
@@ -156,8 +162,10 @@ def server_of(intent: Intent) -> dict[str, Any]:
 
 def view_of(server: Fields, region: str, settings: OvhSettings) -> NodeView:
     status = server.text("status")
+    fault = None
     if status == "ERROR":
         condition, reason = NodeCondition.FAILED, server.inside("fault").text("message", "the vendor does not say why")
+        fault = next((one for words, one in _NODE_FAULTS if re.search(words, reason, re.IGNORECASE)), None)
     else:
         condition, reason = _CONDITIONS.get(status, (NodeCondition.UNKNOWN, status))
     if server.text("OS-EXT-STS:task_state", "-") == "deleting" and condition is not NodeCondition.GONE:
@@ -171,6 +179,7 @@ def view_of(server: Fields, region: str, settings: OvhSettings) -> NodeView:
         reason=reason.strip(),
         addresses=addresses,
         ssh=SshEndpoint(public, 22, settings.user_name) if public else None,
+        fault=fault,
     )
 
 
