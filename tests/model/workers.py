@@ -14,6 +14,7 @@ from shunter_store.due import Claim
 from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor
 from shunter_workers.applying import Applier
+from shunter_workers.clock_watch import ClockWatch
 from shunter_workers.duties.scanner import Scanner
 from shunter_workers.duties.sweep import Sweep
 from shunter_workers.hints import Hints
@@ -68,9 +69,9 @@ class Worker:
             self.process.begin(self._scanners[instance].work())
 
     def begin_sweep(self) -> None:
-        """Look for nodes that fell silent."""
+        """Look for nodes that fell silent, and at the clock."""
         if not self.process.busy:
-            self.process.begin(self._sweep.work())
+            self.process.begin(self._look_around())
 
     def _hire(self) -> None:
         world = self._world
@@ -94,7 +95,12 @@ class Worker:
             for name in world.instances
         }
 
+        self._clock_watch = ClockWatch(database)
         self._sweep = Sweep(database, cast(Hints, _NobodyListens()), lease_s=LEASE_S, unreachable_after_s=60.0)
+
+    async def _look_around(self) -> None:
+        await self._clock_watch.work()
+        await self._sweep.work()
 
     async def _step(self) -> None:
         for claim in await self._world.database.awrite(self._claim):

@@ -1,7 +1,7 @@
 """What is done when the database's clock was set: the moments of open rows and of live jobs move with it.
 
-Whoever holds that clock against one that nobody sets finds that it jumped, within seconds (`Sweep`). Then all moments
-were written before the jump, but those of these few seconds:
+Whoever holds that clock against one that nobody sets (`clock_watch`) finds within seconds that it jumped. Then all
+moments were written before the jump, but those of these few seconds:
 
 - It was set back: they move back with it, so that ages, silences and costs stay what they are.
 - It was set right again, after it had been set back: they move ahead with it.

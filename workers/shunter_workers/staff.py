@@ -23,6 +23,8 @@ from shunter_workers.acting import Actor
 from shunter_workers.applying import Applier
 from shunter_workers.channels.wiring import channel_duties, keys_for
 from shunter_workers.claiming import Claimer
+from shunter_workers.clock_watch import EVERY_S as LOOK_AT_CLOCK_EVERY_S
+from shunter_workers.clock_watch import ClockWatch
 from shunter_workers.duties.collector import Collector
 from shunter_workers.duties.forecaster import Forecaster
 from shunter_workers.duties.forgetter import Forgetter
@@ -72,6 +74,7 @@ class Staff:
         """Start timers and duties in the running loop."""
         self._tasks = [asyncio.create_task(self._claim_by_timer(alive)), asyncio.create_task(self._bury_the_dead())]
         self._tasks += [asyncio.create_task(singleton.run()) for singleton in self.singletons]
+        self._tasks.append(asyncio.create_task(self._watch_the_clock(ClockWatch(self.database))))
         self._tasks.append(asyncio.create_task(self._tell_activity(alive.parent)))
         if self.witness is not None:
             self._tasks.append(asyncio.create_task(self._bear_witness(self.witness)))
@@ -95,6 +98,14 @@ class Staff:
             except Exception:
                 _log.exception("cannot tell whether the database went back in time")
             await asyncio.sleep(WITNESS_EVERY_S)
+
+    async def _watch_the_clock(self, watch: ClockWatch) -> None:
+        while True:
+            try:
+                await watch.work()
+            except Exception:
+                _log.exception("cannot tell whether the database's clock was set")
+            await asyncio.sleep(LOOK_AT_CLOCK_EVERY_S)
 
     async def _bury_the_dead(self) -> None:
         while True:
