@@ -23,6 +23,8 @@ from shunter.errors import BundleRefused
 from shunter.ignores import Ignores
 
 _CHUNK_BYTES = 1 << 20
+_LARGEST = 3
+"""Files that are named where an archive is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,16 @@ def list_entries(root: Path) -> list[Entry]:
     real_root = root.resolve()
     found = _walk(real_root, "", Ignores.at_root(real_root), _Bounds(real_root, (real_root,)))
     return sorted(found, key=lambda entry: entry.name)
+
+
+def refused_for_its_size(archive: Bundle, why: str) -> BundleRefused:
+    """The error for an archive that the service does not take, with what makes most of it."""
+    files = [(entry.path.stat().st_size, entry.name) for entry in list_entries(archive.folder) if not entry.is_folder]
+    largest = ", ".join(f"{name} ({size / 2**20:.1f} MiB)" for size, name in sorted(files, reverse=True)[:_LARGEST])
+    return BundleRefused(
+        f"{archive.folder} cannot be sent ({archive.files} files, {archive.size_bytes / 2**20:.1f} MiB packed): {why}",
+        hint=f"leave out by .shunterignore what the job does not need; the largest files: {largest}",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,14 @@ from shunter_schemas.faults import Fault
 
 
 class ShunterError(Exception):
-    """Anything that the SDK raises on purpose. `str()` is one sentence for a person; `hint` is the way out."""
+    """Anything that the SDK raises on purpose. `str()` is one sentence for a person; `hint` is the way out, which a
+    traceback shows too."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"way out: {hint}")
 
 
 class NotConfigured(ShunterError):
@@ -62,6 +65,7 @@ class InvalidDocument(ShunterError):
     def __init__(self, message: str, faults: Sequence[Fault] = (), *, hint: str = "") -> None:
         ShunterError.__init__(self, message, hint=hint)
         self.faults = tuple(faults)
+        _note_all(self, self.faults)
 
 
 class ApiError(ShunterError):
@@ -73,11 +77,12 @@ class ApiError(ShunterError):
     def __init__(
         self, status: int, slug: str, problem: Mapping[str, Any], *, retry_after_s: float | None = None
     ) -> None:
-        ShunterError.__init__(self, _sentence(status, problem), hint=self.way_out)
+        self.faults = _faults(problem)
+        ShunterError.__init__(self, _sentence(status, problem, self.faults), hint=self.way_out)
+        _note_all(self, self.faults)
         self.status = status
         self.slug = slug
         self.problem = dict(problem)
-        self.faults = _faults(problem)
         self.retry_after_s = retry_after_s
 
     @property
@@ -167,9 +172,16 @@ def in_words(fault: Fault) -> str:
     return f"{fault.pointer}: {fault.detail}" if fault.pointer else fault.detail
 
 
-def _sentence(status: int, problem: Mapping[str, Any]) -> str:
-    text = problem.get("detail") or problem.get("title")
-    return str(text) if text else f"the service answered {status}"
+def _sentence(status: int, problem: Mapping[str, Any], faults: Sequence[Fault]) -> str:
+    text = str(problem.get("detail") or problem.get("title") or f"the service answered {status}")
+    first = in_words(faults[0]) if len(faults) > 1 else ""
+    return text if first in text else f"{text}, the first: {first}"
+
+
+def _note_all(error: BaseException, faults: Sequence[Fault]) -> None:
+    """Where there are several, a traceback shows each of them."""
+    for fault in faults if len(faults) > 1 else ():
+        error.add_note(f"- {in_words(fault)}")
 
 
 def _faults(problem: Mapping[str, Any]) -> tuple[Fault, ...]:

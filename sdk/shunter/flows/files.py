@@ -37,7 +37,12 @@ def upload(folder: str | Path, uploading: Uploading | None = None) -> Flow[Bundl
             return Bundle(id=bundle_id, size_bytes=archive.size_bytes)
         length = {"Content-Length": str(archive.size_bytes)}
         call = post(Bundle, "/v1/bundles", archive.chunks, content_type="application/gzip", headers=length)
-        return (yield from ask(call))
+        try:
+            return (yield from ask(call))
+        except ApiError as error:
+            if error.status != 413 and error.slug != "invalid_bundle":
+                raise
+            raise packing.refused_for_its_size(archive, str(error)) from error
 
 
 def artifacts(job_id: str) -> ItemFlow[Artifact]:
