@@ -54,7 +54,9 @@ async def measure(served: Api, secret: bytes, store: Database, agents: int, told
     url, pid = served.url, served.pid
     names = store.write(lambda conn: make_nodes(conn, agents, 1))
     since = dict(store.read(lambda conn: orders.changed_lately(conn, 3600.0)))
-    ids = dict(store.read(lambda conn: list(conn.execute(select(nodes.c.token, nodes.c.id)).tuples())))
+    ids = dict(
+        store.read(lambda conn: [(row.token, row.id) for row in conn.execute(select(nodes.c.token, nodes.c.id))])
+    )
     await listen_all(url, [body(secret, name, since[name] + 1.0) for name in names[:50]])  # they hear at once
     await asyncio.sleep(1.0)
     before_kb, before_s = rss_kb(pid), cpu_s(pid)

@@ -13,7 +13,7 @@ from shunter_store.errors import UnusableDatabase
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_HEAD: Final = "0010"
+_HEAD: Final = "0011"
 """The newest revision; a test proves it equal to the newest file of `migrations/versions`."""
 
 _LOCK_KEY: Final = 0x5348_554E

@@ -346,6 +346,7 @@ nodes = Table(
     Index("ix_nodes_handle", "instance", "handle"),
     Index("ix_nodes_newest", "intended_at", "id"),
     Index("ix_nodes_gone_at", "gone_at"),
+    Index("ix_nodes_desired_at", "desired_at"),
 )
 
 slots = Table(
