@@ -82,6 +82,11 @@ _ADVICE = (
         "Expected to have finished reduction in the prior iteration",
         "\nShunter: some parameters get no gradient; set strategy.find_unused_parameters to true.",
     ),
+    (
+        "Sharding propagation failed",
+        "\nShunter: the optimizer, or the model, does with parameters what torch cannot do with split ones; use "
+        "another optimizer, or strategy ddp.",
+    ),
 )
 _PEER_ERRORS = frozenset({"DistBackendError", "DistNetworkError", "DistStoreError"})
 _PEER_TEXT = re.compile(

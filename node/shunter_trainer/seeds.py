@@ -13,16 +13,19 @@ from shunter_trainer.gang import Gang
 
 _MASK = (1 << 64) - 1
 _POSITIVE = (1 << 63) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_STEPS_AT_ONCE = 256
 
 
 def mix(*values: int) -> int:
     """64 well-mixed bits of several integers (splitmix64 over each in turn)."""
-    state = 0x9E3779B97F4A7C15
+    state = _GOLDEN
     for value in values:
         state = (state ^ value) & _MASK
-        state = (state + 0x9E3779B97F4A7C15) & _MASK
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state = (state + _GOLDEN) & _MASK
+        state = ((state ^ (state >> 30)) * _FACTORS[0]) & _MASK
+        state = ((state ^ (state >> 27)) * _FACTORS[1]) & _MASK
         state ^= state >> 31
     return state
 
@@ -47,10 +50,24 @@ def step_seeder(seed: int, gang: Gang) -> Callable[[int], None]:
     if gang.device.type == "cuda":
         generators.append(torch.cuda.default_generators[gang.device.index or 0])
     base = mix(seed, gang.rank)
+    first, values = 0, list[int]()
 
     def seed_step(step: int) -> None:
-        value = mix(base, step) & _POSITIVE
+        nonlocal first, values
+        place = step - first
+        if not 0 <= place < len(values):  # many at once: the arithmetic costs more in single numbers
+            first, values, place = step, _mixed_with_each(base, step, _STEPS_AT_ONCE), 0
         for generator in generators:
-            generator.manual_seed(value)
+            generator.manual_seed(values[place])
 
     return seed_step
+
+
+def _mixed_with_each(first: int, start: int, count: int) -> list[int]:
+    """`mix(first, v) & _POSITIVE` for each of the `count` integers `v` from `start` on."""
+    state = np.uint64(mix(first)) ^ np.arange(start, start + count, dtype=np.uint64)
+    state += np.uint64(_GOLDEN)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(_FACTORS[0])
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(_FACTORS[1])
+    state ^= state >> np.uint64(31)
+    return [int(value) for value in (state & np.uint64(_POSITIVE)).tolist()]

@@ -17,7 +17,7 @@ from shunter_trainer.models.build import build_model
 from shunter_trainer.models.objective import Objective
 from shunter_trainer.optim.optimizers import optimizer_maker
 from shunter_trainer.places import Places
-from shunter_trainer.seeds import step_seeder
+from shunter_trainer.seeds import mix, step_seeder
 from shunter_trainer.strategies import strategy_for
 from shunter_trainer.strategies.base import Parts, TorchStrategy, leave_to_optimizer
 from support.trainings import parsed
@@ -277,6 +277,18 @@ def test_dropout_is_the_same_for_the_same_step_and_rank_and_no_other() -> None:
 
     assert first == again
     assert len({tuple(mask) for mask in (first, second, *masks(1)[:2])}) == 4
+
+
+def test_every_step_has_the_seed_of_its_number_whatever_was_seeded_before() -> None:
+    seed_step = step_seeder(17, Gang(3, 4, 3, 4, 0, 1, CPU))
+    steps = [1, 2, 256, 257, 600, 599, 5, 10**6]
+
+    seeds = []
+    for step in steps:
+        seed_step(step)
+        seeds.append(torch.initial_seed())
+
+    assert seeds == [mix(mix(17, 3), step) % 2**63 for step in steps]
 
 
 def gradients(strategy: TorchStrategy) -> list[torch.Tensor]:

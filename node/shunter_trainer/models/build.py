@@ -12,6 +12,7 @@ from shunter_schemas.training import TrainingWorkload
 from torch import nn
 
 from shunter_trainer.failures import UserFault
+from shunter_trainer.models.batch_norms import let_batch_norms_mix
 from shunter_trainer.models.built import Built
 from shunter_trainer.models.compiling import compile_blocks
 from shunter_trainer.models.materialise import Filler, keep_values
@@ -41,6 +42,8 @@ def build_model(workload: TrainingWorkload, places: Places | None = None) -> Bui
     module = built.module
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise UserFault("/workload/model", "the model has no parameter that could be trained")
+    if workload.dtypes.compute != "fp32":
+        let_batch_norms_mix(module)
     if workload.activation_checkpointing in ("full", "selective"):
         recompute_blocks(module, workload.activation_checkpointing)
     if workload.compile is True:

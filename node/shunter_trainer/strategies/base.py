@@ -22,6 +22,7 @@ from shunter_trainer.models.materialise import Filler, keep_values
 from shunter_trainer.models.objective import Batch, Objective
 from shunter_trainer.optim.loss_scale import LossScale
 from shunter_trainer.optim.optimizers import MakeOptimizer, trainable
+from shunter_trainer.strategies.buffers import agree_on_buffers
 from shunter_trainer.strategies.names import (
     GROUPS,
     model_entries,
@@ -128,7 +129,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def evaluating(self) -> AbstractContextManager[None]:
-        """Inside, the model is in evaluation mode."""
+        """Inside, the model is in evaluation mode, and the same on every rank. Every rank calls it; communicates."""
 
     @abstractmethod
     def backward(self, loss: Tensor) -> None:
@@ -196,7 +197,8 @@ class TorchStrategy(Strategy):
         self._parameters = trainable(module)
         self._peak_lrs = [float(group.get("lr", 0.0)) for group in self.optimizer.param_groups]
         if parts.compute_dtype == torch.float16:
-            self._scale = LossScale(parts.gang.device)
+            # Beside the gradients, which offload brings to the CPU.
+            self._scale = LossScale(self._parameters[0].device)
 
     @property
     def needs_norm(self) -> bool:
@@ -224,6 +226,7 @@ class TorchStrategy(Strategy):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
+        agree_on_buffers(self.module, self.gang)
         self.module.eval()
         try:
             yield

@@ -10,10 +10,13 @@ import torch
 from shunter_schemas.strategies import DeepSpeedStrategy
 from torch import Tensor, nn
 
-from shunter_trainer.failures import NonFinite
+from shunter_trainer.failures import NonFinite, UserFault
+from shunter_trainer.gang import Gang
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch, Objective
+from shunter_trainer.optim.elementwise import is_elementwise
 from shunter_trainer.strategies.base import Parts, Stored, Strategy, Wanted, all_of_them
+from shunter_trainer.strategies.buffers import agree_on_buffers
 from shunter_trainer.strategies.deepspeed.engine import (
     config_for,
     holding,
@@ -41,9 +44,12 @@ class Sharded(Strategy):
         self._shards: Shards
         self._peak_lrs: list[float]
         self._keeps_groups: bool
+        self._gang: Gang
         self._scaled_norm: Tensor | None = None
 
     def prepare(self, parts: Parts) -> None:
+        if parts.keeps_groups and not is_elementwise(parts.make_optimizer):
+            raise UserFault("/workload/optimizer/target", _LOOKS_AT_MATRICES)
         deepspeed = load_deepspeed(parts.gang, self._document.config)
         config = config_for(self._document, parts)
         if self._document.zero_stage == 3:
@@ -52,7 +58,7 @@ class Sharded(Strategy):
             materialise(parts.module.named_modules(), parts.fill, parts.gang.device)
         optimizer = maker_for(self._document, parts)(parts.module)
         self._peak_lrs = [float(group.get("lr", 0.0)) for group in optimizer.param_groups]
-        self._keeps_groups = parts.keeps_groups
+        self._keeps_groups, self._gang = parts.keeps_groups, parts.gang
         self._objective, self._module = parts.objective, parts.module
         self._autocast = (parts.gang.device.type, parts.compute_dtype)
         if parts.compute_dtype != torch.float32:
@@ -88,6 +94,7 @@ class Sharded(Strategy):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
+        agree_on_buffers(self._module, self._gang)
         self._engine.eval()
         try:
             yield
@@ -166,4 +173,8 @@ def _under_autocast(forward: Callable[..., Any], device: str, dtype: torch.dtype
 _SCALE_COLLAPSED = (
     "The loss scale fell to its minimum, and gradients in fp16 still overflow. Use precision bf16, lower "
     "workload.optimizer.lr, or look for bad samples."
+)
+_LOOKS_AT_MATRICES = (
+    "it looks at each parameter as a whole, and ZeRO gives it parts of flat ones, on which it fails or trains another "
+    "way; use strategy ddp, or zero_stage 0"
 )
