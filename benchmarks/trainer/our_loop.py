@@ -58,8 +58,8 @@ def our_loop(
     fill: Filler = keep_values,
     objective: Objective | None = None,
     factor: Callable[[int], float],
-) -> Callable[[int, float | None], None]:
-    """A function that trains some steps more, clipped to a norm. Every rank calls it."""
+) -> Callable[..., None]:
+    """`run(steps, clip_norm, mark)` trains some steps more, and calls `mark` once in each. Every rank calls it."""
     micro_size = global_size // gang.world_size
     strategy = strategy_for(STRATEGIES[name])
     parts = Parts(
@@ -80,11 +80,17 @@ def our_loop(
     stream = open_stream(samples, Seat(geometry, gang.rank, gang.device, SEED, 0), 0)
     seed_step, watchdog = step_seeder(SEED, gang), HangWatchdog(reports.failure)
 
-    def run(steps: int, clip_norm: float | None) -> None:
+    def run(steps: int, clip_norm: float | None, mark: Callable[[], None] | None = None) -> None:
+        def seed_and_mark(step: int) -> None:
+            seed_step(step)
+            marked()
+
+        marked = mark or (lambda: None)
+        seed = seed_step if mark is None else seed_and_mark
         course = Course(steps, global_size, samples.tokens_per_sample, factor, clip_norm, TrainingCheckpoint(), None)
         oversight = Oversight(gang.device, Guards())
         saver, wishes, pace = cast(Saver, NoSaver()), Wishes(), Pace(gang, 0)
-        crew = Crew(strategy, stream, None, saver, reports, watchdog, wishes, pace, oversight, seed_step)
+        crew = Crew(strategy, stream, None, saver, reports, watchdog, wishes, pace, oversight, seed)
         Loop(course, crew, Position(0, 0, "", gang.world_size, name)).run()
 
     return run

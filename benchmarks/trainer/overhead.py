@@ -1,11 +1,12 @@
 """Host overhead of the trainer's loop: a null model in one process, our loop against a bare one, interleaved.
 
-    python benchmarks/trainer/overhead.py [--strategy ddp | all] [--steps 2000] [--rounds 9]
+    python benchmarks/trainer/overhead.py [--strategy ddp | all] [--steps 100] [--rounds 60]
 
 Both loops use the same strategy, model, optimizer kind and data; what differs is everything the trainer adds: sample
-order, batches, seeds, schedule, looks, metrics, guards, the step's phases, the hang watchdog. Prints microseconds a
-step and the difference, by rounds. CPU time of the one thread that trains is counted, so that other load on the machine
-disturbs little.
+order, batches, seeds, schedule, looks, metrics, guards, the step's phases, the hang watchdog. Every step is timed by
+itself, and the loops take turns every few steps: so a change of the machine's speed meets both. Prints microseconds of
+the median step and of the fastest tenth, where other load on the machine shows least, and how far ours are above. CPU
+time of the one thread that trains is counted. Looks, about one a second, are too few to show in a median.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import contextlib
 import gc
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,9 +56,35 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
 
 
-def by_hand(step: Step, batches: tuple[Tensor, ...], clip_norm: float | None, steps: int) -> None:
+class Steps:
+    """CPU time of each step of a loop, in microseconds, from one `mark` to the next."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self._before: int | None = None
+
+    def mark(self) -> None:
+        """Called once in every step, at the same place."""
+        now = time.thread_time_ns()
+        if self._before is not None:
+            self.taken.append((now - self._before) / 1000)
+        self._before = now
+
+    def pause(self) -> None:
+        """What follows up to the next mark is no step."""
+        self._before = None
+
+    def fastest(self, share: float) -> float:
+        """The time below which this share of the steps stays."""
+        return sorted(self.taken)[int(share * len(self.taken))]
+
+
+def by_hand(
+    step: Step, batches: tuple[Tensor, ...], steps: int, clip_norm: float | None, mark: Callable[[], None]
+) -> None:
     """A loop as one writes it."""
     for number in range(steps):
+        mark()
         step({"x": batches[number % len(batches)]}, clip_norm, LR)
 
 
@@ -68,43 +94,35 @@ def measure(name: str, steps: int, rounds: int, metrics: Path) -> None:
     batches = torch.split(pool, BATCH)
     samples = TensorPool({"x": pool}, 1024, 0)
     for clip_norm in (None, 1.0):
-        bare = partial(by_hand, bare_step(name, Null(), adamw, ALONE, BATCH), batches, clip_norm)
+        bare = partial(by_hand, bare_step(name, Null(), adamw, ALONE, BATCH), batches)
         ours = our_loop(name, Null(), adamw, samples, ALONE, BATCH, metrics, factor=lambda step: 1.0)
-        loops: list[Callable[[int], None]] = [bare, clipped(ours, clip_norm)]
-        for loop in loops:
-            loop(steps)
+        timed: list[tuple[Callable[..., None], Steps]] = [(bare, Steps()), (ours, Steps())]
+        for loop, _ in timed:
+            loop(2 * steps, clip_norm, lambda: None)
+        gc.collect()
         gc.freeze()
-        found = [[_microseconds(loop, steps) for loop in loops] for _ in range(rounds)]
-        bares, owns = zip(*found, strict=True)
-        differences = sorted(own - base for base, own in found)
-        clipping = "with clipping" if clip_norm else "no clipping  "
-        print(
-            f"{name:7} {clipping}  bare {statistics.median(bares):7.1f} us/step"
-            f"  ours {statistics.median(owns):7.1f}  overhead {statistics.median(differences):+6.1f}"
-            f"  (rounds {differences[0]:+.1f} to {differences[-1]:+.1f})",
-            file=sys.stderr,
-            flush=True,
-        )
+        for _ in range(rounds):
+            for loop, times in timed:
+                loop(steps, clip_norm, times.mark)
+                times.pause()
+        print(_line(name, clip_norm, *(times for _, times in timed)), file=sys.stderr, flush=True)
 
 
-def clipped(loop: Callable[[int, float | None], None], clip_norm: float | None) -> Callable[[int], None]:
-    """The loop as a function of the number of steps alone."""
-    return lambda steps: loop(steps, clip_norm)
-
-
-def _microseconds(loop: Callable[[int], None], steps: int) -> float:
-    gc.collect()
-    began = time.thread_time()
-    loop(steps)
-    return (time.thread_time() - began) / steps * 1e6
+def _line(name: str, clip_norm: float | None, bare: Steps, ours: Steps) -> str:
+    clipping = "with clipping" if clip_norm else "no clipping  "
+    (base, own), (fast, fast_own) = ([times.fastest(share) for times in (bare, ours)] for share in (0.5, 0.1))
+    return (
+        f"{name:7} {clipping}  bare {base:7.1f} us/step  ours {own:7.1f}  overhead {own - base:+6.1f}"
+        f"  (fastest tenth {fast:.1f} and {fast_own:.1f}: {fast_own - fast:+.1f})"
+    )
 
 
 def main() -> None:
     """Print one table; every strategy in a process of its own."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--strategy", choices=[*STRATEGIES, "all"], default="ddp")
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     if options.strategy == "all":
         for name in STRATEGIES:
