@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shunter_providers.machine import folders
 from shunter_providers.simulated.books import Books
@@ -18,6 +19,9 @@ from shunter_store.objects import ObjectStore
 from sqlalchemy import Table, select
 
 from chaos import record
+
+_BUSY_FROM: Final = 4.0
+"""Processes that want to run, for each processor."""
 
 Row = Mapping[str, Any]
 
@@ -32,8 +36,23 @@ class Told:
     """USD by job id, of jobs that would go on for ever."""
     cancelled: frozenset[str] = frozenset()
     """Ids of jobs whose cancel was answered 202, or may have been accepted."""
+    sure: frozenset[str] = frozenset()
+    """Those of them whose cancel was answered 202."""
+    hit: frozenset[str] = frozenset()
+    """Handles of the nodes on which something was killed, or whose disk may have been full."""
     clocks_moved: bool = False
     """Whether the clock that the ledger counts by was set while nodes billed."""
+
+    def and_of(self, other: Told) -> Told:
+        """Of two runs on the same site."""
+        return Told(
+            {**self.names, **other.names},
+            {**self.budgets, **other.budgets},
+            self.cancelled | other.cancelled,
+            self.sure | other.sure,
+            self.hit | other.hit,
+            self.clocks_moved or other.clocks_moved,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +79,8 @@ class Evidence:
     entries: Sequence[Entry]
     at: float
     """When the books were read."""
+    busy: bool
+    """Whether the machine has so much else to do that what the service does takes it minutes."""
     jobs: Mapping[str, Row]
     due: frozenset[str]
     nodes: Sequence[Row]
@@ -68,6 +89,7 @@ class Evidence:
     gang_nodes: Sequence[Row]
     log_chunks: Sequence[Row]
     log_streams: Sequence[Row]
+    metric_chunks: Sequence[Row]
     record: Sequence[record.Entry]
     files: Sequence[NodeFiles]
     objects: ObjectStore
@@ -84,6 +106,7 @@ def gather(database: Database, data_dir: Path, marks: Path, told: Told) -> Evide
         marks=marks,
         entries=entries,
         at=at,
+        busy=os.getloadavg()[0] > _BUSY_FROM * (os.cpu_count() or 1),
         jobs={row["id"]: row for row in _rows(database, tables.jobs)},
         due=frozenset(row["job_id"] for row in _rows(database, tables.job_due)),
         nodes=_rows(database, tables.nodes),
@@ -92,6 +115,7 @@ def gather(database: Database, data_dir: Path, marks: Path, told: Told) -> Evide
         gang_nodes=_rows(database, tables.gang_nodes),
         log_chunks=_rows(database, tables.log_chunks),
         log_streams=_rows(database, tables.log_streams),
+        metric_chunks=_rows(database, tables.metric_chunks),
         record=record.read(database),
         files=[_node_files(path) for path in sorted((cloud / "sim.nodes").glob("sim-*"))],
         objects=ObjectStore(f"file://{data_dir / 'objects'}"),

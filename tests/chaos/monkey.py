@@ -16,6 +16,7 @@ import httpx
 from support.faulty_line import BAD_WEATHER, CLEAR
 from support.own_namespaces import SmallDisk
 
+from chaos.hint_loss import LOSING_HINTS
 from chaos.site import STEP_LEASE_S, Site
 
 Act = Callable[[], None]
@@ -36,6 +37,11 @@ class Monkey:
     disk: SmallDisk | None = None
     diary: list[str] = field(default_factory=list)
     cancelled: set[str] = field(default_factory=set)
+    """Ids of jobs whose cancel was accepted, or may have been."""
+    sure: set[str] = field(default_factory=set)
+    """Those of them whose cancel was."""
+    hit: set[str] = field(default_factory=set)
+    """Handles of the nodes of which an agent or a rank was killed, or whose disk may have been full."""
     _owed: list[tuple[float, Act]] = field(default_factory=list)
     """What is given back, and when (monotonic)."""
 
@@ -70,10 +76,12 @@ class Monkey:
             "kill API": lambda: self._kill(self.random.choice(self.site.apis)),
             "pause API": lambda: self._pause(self._pids(self.site.apis)),
             "kill Redis": lambda: self._kill("redis"),
+            "kill the whole service": self._kill_all,
             "pause Redis": lambda: self._pause(self._pids(["redis"])),
-            "kill agent": lambda: self._signal(self._agents(), signal.SIGKILL),
-            "pause agent": lambda: self._pause(self._agents()),
-            "kill rank": lambda: self._signal(self.site.ranks(), signal.SIGKILL),
+            "kill agent": lambda: self._kill_on_a_node(self._agents()),
+            "pause agent": lambda: self._pause(list(self._agents())),
+            "kill rank": lambda: self._kill_on_a_node(self.site.ranks_by_node()),
+            "pause rank": lambda: self._pause(self.site.ranks()),
             "cancel": self._cancel,
             **{f"weather on {name}": partial(self._weather, name) for name in self.site.wires},
         }
@@ -98,6 +106,11 @@ class Monkey:
             self.site.kill(role)
             self._later(self._a_while(), lambda: self.site.start(role))
 
+    def _kill_all(self) -> None:
+        """As when its machine loses power: all parts at once, and each comes back in its own time."""
+        for role in list(self.site.roles):
+            self._kill(role)
+
     def _pause_worker(self) -> None:
         """It wakes up with claims and singletons' leases that are no longer its own."""
         worker = self.random.choice(self.site.workers)
@@ -117,8 +130,15 @@ class Monkey:
         if pids:
             _send(self.random.choice(sorted(pids)), number)
 
-    def _agents(self) -> list[int]:
-        return [agent.pid for agent in self.site.agents().values()]
+    def _kill_on_a_node(self, handles: Mapping[int, str]) -> None:
+        """`handles`: of nodes, by the processes to choose from."""
+        if handles:
+            pid = self.random.choice(sorted(handles))
+            self.hit.add(handles[pid])
+            _send(pid, signal.SIGKILL)
+
+    def _agents(self) -> dict[int, str]:
+        return {agent.pid: handle for handle, agent in self.site.agents().items()}
 
     def _pids(self, roles: Sequence[str]) -> list[int]:
         return [self.site.roles[role].pid for role in roles if role in self.site.roles]
@@ -148,7 +168,8 @@ class Monkey:
     # --- lines, clocks, disks ----------------------------------------------------------------------------------
 
     def _weather(self, name: str) -> None:
-        line, weather = self.site.wires[name], self.random.choice(BAD_WEATHER)
+        kinds = [*BAD_WEATHER, *([LOSING_HINTS] if name == "workers-redis" else [])]
+        line, weather = self.site.wires[name], self.random.choice(kinds)
         self.diary[-1] += f" ({weather.name})"
         line.turn(weather)
         self._later(self._a_while(), lambda: line.turn(CLEAR))
@@ -169,7 +190,13 @@ class Monkey:
     def _fill_disk(self) -> None:
         assert self.disk is not None
         self.disk.fill()
-        self._later(self._a_while(), self.disk.free)
+        self._later(self._a_while(), self._free_the_disk)
+
+    def _free_the_disk(self) -> None:
+        """Nodes lie on it too, and could not write for a while."""
+        assert self.disk is not None
+        self.disk.free()
+        self.hit |= self.site.handles()
 
     # --- wishes ------------------------------------------------------------------------------------------------
 
@@ -181,6 +208,8 @@ class Monkey:
             answer = self.site.http("POST", f"/v1/jobs/{job_id}/cancel")
         if answer is None or answer.status_code == 202 or answer.status_code >= 500:
             self.cancelled.add(job_id)
+        if answer is not None and answer.status_code == 202:
+            self.sure.add(job_id)
 
     # --- time --------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,23 @@ def a_cancel_is_never_taken_for_a_failure(found: Evidence) -> Faults:
             yield f"{name} is cancelled and nobody asked for it"
 
 
+def no_cancel_is_lost(found: Evidence) -> Faults:
+    """Every cancel that was answered 202 is written down."""
+    for job_id in found.told.sure & found.jobs.keys():
+        if found.jobs[job_id]["cancel_requested_at"] is None and found.jobs[job_id]["state"] is not State.CANCELLED:
+            yield f"the cancel of {found.jobs[job_id]['name']} was answered 202 and is not there"
+
+
+def no_training_is_disturbed(found: Evidence) -> Faults:
+    """It recovers only when something was killed on a node of its own, or the cloud took one or made a bad one."""
+    taken = {entry.token for entry in found.entries if entry.fails or entry.preempted_at <= found.at}
+    with_cause = {node["job_id"] for node in found.nodes if node["handle"] in found.told.hit or node["token"] in taken}
+    for job_id in found.jobs.keys() - with_cause:
+        for move in found.transitions.get(job_id, ()):
+            if move["to_state"] is State.RECOVERING:
+                yield f"{found.jobs[job_id]['name']} was {move['from_state']} and recovered, and nothing had happened"
+
+
 def events_are_gapless(found: Evidence) -> Faults:
     """Numbered 1 to n without a gap, as many as the job's row counts, and one for each move."""
     for job_id, job in found.jobs.items():

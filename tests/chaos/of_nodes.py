@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 from shunter_providers.simulated.entries import Entry
 from shunter_schemas.states import NodeState
+from shunter_store.gang import End
 
 from chaos.evidence import Evidence, Row
+from chaos.programs import STOP_TAKES_S
 
 Faults = Iterator[str]
 
 _SLACK_USD = 0.2 / 60
 """A node's bill may differ by this much: the ledger counts from the handle to the proof of absence, and at the offered
 price until a scan shows the billed one. A minute of the cheapest type."""
+_ENDS = frozenset(map(str, End))
 _SAME_MOMENT_S = 0.05
 """Clocks are read a moment before what they stand for is written."""
 
@@ -89,17 +92,35 @@ def the_ledger_is_the_bill(found: Evidence) -> Faults:
 
 
 def budgets_hold(found: Evidence) -> Faults:
-    """All nodes of a job, twins and left-overs too, cost no more than its document allows."""
+    """All nodes of a job, twins and left-overs too, cost no more than its document allows.
+
+    On a busy machine, where a worker takes longer to start than the budget keeps back for the stop: they would have,
+    if they had been released in that time after the ranks had ended.
+    """
     if found.told.clocks_moved:
         return
     jobs = {node["token"]: node["job_id"] for node in found.nodes}
     for job_id, budget_usd in found.told.budgets.items():
-        spent = sum(entry.cost_usd(found.at) for entry in found.entries if jobs.get(entry.token) == job_id)
+        until = _ranks_ended_at(found, job_id) + STOP_TAKES_S if found.busy else found.at
+        spent = sum(entry.cost_usd(min(until, found.at)) for entry in found.entries if jobs.get(entry.token) == job_id)
         if spent > budget_usd:
             yield f"{found.told.names[job_id]} cost {spent:.6f} USD of {budget_usd:.6f}"
         job: Row | None = found.jobs.get(job_id)
         if job is not None and job["state"] == "succeeded":
             yield f"{found.told.names[job_id]} would go on for ever, and succeeded"
+
+
+def _ranks_ended_at(found: Evidence, job_id: str) -> float:
+    """By the journals of the job's nodes; if none says so, when the books were read."""
+    journals = {node["journal_id"] for node in found.nodes if node["job_id"] == job_id}
+    ends = [
+        float(record["at"])
+        for files in found.files
+        if files.journal_id in journals
+        for record in files.records
+        if record["type"] in _ENDS
+    ]
+    return max(ends, default=found.at)
 
 
 def _by_handle(found: Evidence) -> dict[str | None, Entry]:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 SHOUT: Final = "TWO GANGS AT ONCE"
 
-# Each rank holds a lock for its whole life; the kernel lets go of it however the process ends. A shell, since it starts
-# quickest.
+# Each rank holds a lock for its whole life; the kernel lets go of it however the process ends. Each line is a metric
+# point too. A shell, since it starts quickest.
 COUNTER: Final = """
 exec 9>>"$1.$SHUNTER_NODE_RANK.generations"
 flock --exclusive --nonblock 9 || echo "TWO GANGS AT ONCE"
@@ -16,6 +16,7 @@ echo "$SHUNTER_GENERATION" >&9
 line=0
 while [ "$line" -lt "$2" ]; do
     echo "line $SHUNTER_GENERATION $line"
+    echo "{\\"step\\": $line, \\"count\\": $line}" >>"$SHUNTER_METRICS_FILE"
     line=$((line + 1))
     sleep 0.1 9>&-
 done
@@ -34,7 +35,7 @@ DUO: Final[dict[str, Any]] = {
 SOLO: Final[dict[str, Any]] = {"name": "solo", "usd_per_hour": 0.1, "cpu_slots": 2, "cpus": 2, "memory_gib": 8}
 
 ENDLESS: Final = 100_000
-_STOP_TAKES_S: Final = 60.0
+STOP_TAKES_S: Final = 60.0
 """What a budget keeps back for an orderly stop."""
 
 
@@ -56,5 +57,5 @@ def counting(marks: Path, name: str, lines: int, *, nodes: int = 1) -> dict[str,
 
 def with_budget(document: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The same with money for so many seconds on one node, and for its stop."""
-    budget_usd = (seconds + _STOP_TAKES_S) * SOLO["usd_per_hour"] / 3600
+    budget_usd = (seconds + STOP_TAKES_S) * SOLO["usd_per_hour"] / 3600
     return {**document, "limits": {**document["limits"], "max_cost_usd": budget_usd}}

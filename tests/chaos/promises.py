@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from chaos import of_gangs, of_jobs, of_nodes
+from chaos import of_gangs, of_jobs, of_metrics, of_nodes
 from chaos.evidence import Evidence
 
 PROMISES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
     of_jobs.no_job_is_lost,
     of_jobs.healthy_jobs_succeed,
+    of_jobs.no_training_is_disturbed,
+    of_jobs.no_cancel_is_lost,
     of_jobs.a_cancel_is_never_taken_for_a_failure,
     of_jobs.events_are_gapless,
     of_jobs.every_move_is_legal,
@@ -25,6 +27,7 @@ PROMISES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
     of_gangs.one_gang_is_ordered,
     of_gangs.one_gang_at_a_time,
     of_gangs.every_log_byte_once,
+    of_metrics.every_metric_point_once,
     of_gangs.every_journal_is_whole,
 )
 

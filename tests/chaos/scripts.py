@@ -20,7 +20,11 @@ _DRAWN: Final[tuple[dict[str, Any], ...]] = (
     {"fault": "server_error", "verb": "get"},
     {"fault": "server_error", "verb": "list_owned"},
     {"fault": "server_error", "verb": "terminate"},
+    {"fault": "auth", "verb": "get"},
+    {"fault": "auth", "verb": "list_owned"},
+    {"fault": "auth", "verb": "terminate"},
     {"fault": "no_capacity"},
+    {"fault": "quota"},
     {"fault": "late", "delay_s": 1.5},
     {"fault": "twin"},
     {"fault": "half_made"},
@@ -30,6 +34,11 @@ _DRAWN: Final[tuple[dict[str, Any], ...]] = (
     {"fault": "stuck", "delay_s": 3.0},
     {"fault": "left_over"},
 )
+_REFUSES_ALL: Final[tuple[dict[str, Any], ...]] = (
+    {"fault": "auth", "verb": "create"},
+    {"fault": "payment", "verb": "create"},
+)
+"""A job that meets one of these goes to the other account, and has nowhere to go when it meets another one there."""
 
 
 def everything(times: int) -> list[dict[str, Any]]:
@@ -38,6 +47,9 @@ def everything(times: int) -> list[dict[str, Any]]:
 
 
 def draw(random: Random, rules: int) -> list[dict[str, Any]]:
-    """So many rules; each lets a few calls pass and then strikes once or twice."""
+    """So many rules; each lets a few calls pass and then strikes once or twice. And perhaps the account is refused."""
     chosen = [random.choice(_DRAWN) for _ in range(rules)]
-    return [{**rule, "after": random.randrange(4), "times": random.randrange(1, 3)} for rule in chosen]
+    script = [{**rule, "after": random.randrange(4), "times": random.randrange(1, 3)} for rule in chosen]
+    if random.random() < 0.5:
+        script.insert(0, {**random.choice(_REFUSES_ALL), "after": random.randrange(8), "times": 1})
+    return script

@@ -39,7 +39,10 @@ _QUICK = {
     "SHUNTER_TIMING__SINGLETON_LEASE_S": "4",
     "SHUNTER_PACE__QUIET_S": "1",
 }
-_ANSWERS_WITHIN_S = 150.0
+_ANSWERS_WITHIN_S = 600.0
+"""A process takes minutes to start on a machine that is busy with much else."""
+_LOOK_EVERY_S = 0.2
+"""A request costs the processor about as much as a step of a job: it is not the players' to use up."""
 
 
 @dataclass
@@ -81,6 +84,15 @@ class Site(ControlPlane):
     def children_of(self, worker: str) -> list[int]:
         run = self.data_dir / "run"
         return [pid for pid in proc.children(self.roles[worker].pid) if (run / f"alive-{pid}").exists()]
+
+    def ranks_by_node(self) -> dict[int, str]:
+        """The handle of its node for each living rank, by its pid."""
+        agents = self.agents().items()
+        return {rank: handle for handle, agent in agents for rank in self.ranks_of(agent.pid)}
+
+    def handles(self) -> set[str]:
+        """Of every node that was ever started."""
+        return {folder.token for folder in self._node_folders()}
 
     # --- start, end, revive ------------------------------------------------------------------------------------
 
@@ -124,7 +136,9 @@ class Site(ControlPlane):
 
     def wait_until_it_works(self) -> None:
         """Every part runs and answers."""
-        wait_until(self._works, timeout_s=_ANSWERS_WITHIN_S, description="every API and worker works")
+        wait_until(
+            self._works, timeout_s=_ANSWERS_WITHIN_S, every_s=_LOOK_EVERY_S, description="every API and worker works"
+        )
 
     # --- the API -----------------------------------------------------------------------------------------------
 
@@ -135,7 +149,7 @@ class Site(ControlPlane):
         for port in [self.ports[name] for name in self.apis]:
             with suppress(httpx.ConnectError):
                 url = f"http://{self.host}:{port}{path}"
-                return httpx.request(method, url, headers=sent, timeout=10, trust_env=False, **parts)
+                return self.client.request(method, url, headers=sent, timeout=10, **parts)
         raise httpx.ConnectError("no API takes connections")
 
     def ask(self, method: str, path: str, within_s: float = _ANSWERS_WITHIN_S, **parts: Any) -> httpx.Response:
@@ -147,7 +161,7 @@ class Site(ControlPlane):
                 found[:] = [self.http(method, path, **parts)]
             return bool(found) and found[0].status_code < 500
 
-        wait_until(answered, timeout_s=within_s, description=f"{method} {path} is answered")
+        wait_until(answered, timeout_s=within_s, every_s=_LOOK_EVERY_S, description=f"{method} {path} is answered")
         return found[0]
 
     def submit(self, document: dict[str, Any]) -> str:
@@ -201,8 +215,13 @@ class Site(ControlPlane):
 
     def _works(self) -> bool:
         self.revive()
-        apis = all(_is_ready(self.host, self.ports[name]) for name in self.apis)
+        apis = all(self._is_ready_at(self.ports[name]) for name in self.apis)
         return apis and all(len(self.children_of(name)) == self.group_size for name in self.workers)
+
+    def _is_ready_at(self, port: int) -> bool:
+        with suppress(httpx.TransportError):
+            return self.client.get(f"http://{self.host}:{port}/readyz", timeout=2).status_code == 200
+        return False
 
     def _clock_folder(self, role: str) -> Path:
         return self.postgres.folder if role == "postgres" and self.postgres else self.data_dir / "clocks" / role
@@ -301,9 +320,3 @@ def free_port() -> int:
         port = 12_000 + int.from_bytes(os.urandom(2), "big") % 8_000
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-
-
-def _is_ready(host: str, port: int) -> bool:
-    with suppress(httpx.TransportError):
-        return httpx.get(f"http://{host}:{port}/readyz", timeout=2, trust_env=False).status_code == 200
-    return False

@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 
 from chaos import promises
 from chaos.evidence import Told, gather
+from chaos.ground import Size, Surroundings, ground
 from chaos.programs import SHOUT
-from chaos.runs import Size, Surroundings, play
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -60,7 +60,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
     """A small run without malice. One job is cancelled, one has a budget, one recovers from a lost node."""
     folder = tmp_path_factory.mktemp("good")
     script = [{"fault": "preempted", "delay_s": 1.5, "after": 1}, {"fault": "twin", "after": 2}]
-    played = play(1, folder, Surroundings(), Size(jobs=3, gangs=1, endless=1, lines=30, acts=0), script=script)
+    with ground(folder, Surroundings()) as on:
+        played = on.play(1, Size(jobs=3, gangs=1, endless=1, lines=30, acts=0), script)
     assert played.violations == []
     return folder, played.found.told
 
@@ -161,6 +162,20 @@ BY_SQL = {
         "every_log_byte_once",
         f"UPDATE jobs SET log_lines = 0 WHERE id = {A_JOB}",
     ),
+    "a metric point is lost": ("every_metric_point_once", "DELETE FROM metric_chunks"),
+    "a metric point comes twice": (
+        "every_metric_point_once",
+        "INSERT INTO metric_chunks SELECT job_id, chunk + 100, generation, points, first_arrival, last_arrival "
+        "FROM metric_chunks LIMIT 1",
+    ),
+    "a metric point has another value": (
+        "every_metric_point_once",
+        "UPDATE metric_chunks SET points = replace(points, '\"steps\":[0', '\"steps\":[7')",
+    ),
+    "more metric points are there than were numbered": (
+        "every_metric_point_once",
+        f"UPDATE jobs SET metric_seq = 1 WHERE id = {A_JOB}",
+    ),
     "more is acknowledged than was written": ("every_journal_is_whole", "UPDATE nodes SET acknowledged = 100000"),
 }
 
@@ -185,6 +200,21 @@ def test_a_twin_that_nobody_ended_is_found(scene: Scene) -> None:
     scene.sql("UPDATE nodes SET handle = NULL")
 
     assert "twins_are_ended" in names(scene.broken())
+
+
+def test_a_cancel_that_was_answered_and_is_not_there_is_found(scene: Scene) -> None:
+    scene.told = replace(scene.told, sure=frozenset(scene.told.names))
+
+    assert "no_cancel_is_lost" in names(scene.broken())
+
+
+def test_a_training_that_recovered_though_nothing_had_happened_is_found(scene: Scene) -> None:
+    with Books(scene.folder / "data" / "simulated" / "sim.sqlite").writing() as page:
+        for entry in page.everything():
+            page.change(entry.handle, preempted_at=4e9)
+    scene.sql(f"UPDATE transitions SET to_state = 'recovering' WHERE job_id = {A_JOB} AND to_state = 'running'")
+
+    assert "no_training_is_disturbed" in names(scene.broken())
 
 
 def test_a_process_of_a_node_that_lives_on_is_found(scene: Scene) -> None:
@@ -212,6 +242,7 @@ def test_a_job_that_vanished_is_found(scene: Scene) -> None:
 
 
 LOG = "data/simulated/sim.nodes/*/logs/*/rank-0.stdout"
+POINTS = "data/simulated/sim.nodes/*/metrics/*/rank-0.jsonl"
 JOURNAL = "data/simulated/sim.nodes/*/journal/journal.jsonl"
 
 FILES: dict[str, tuple[str, str, Callable[[bytes], bytes]]] = {
@@ -219,6 +250,12 @@ FILES: dict[str, tuple[str, str, Callable[[bytes], bytes]]] = {
     "a generation that began twice": ("one_gang_at_a_time", "marks/*.generations", lambda text: text + text),
     "other bytes than were written": ("every_log_byte_once", LOG, lambda text: b"X" + text[1:]),
     "bytes that were written and not kept": ("every_log_byte_once", LOG, lambda text: text + b"more\n"),
+    "a metric point that nobody wrote": ("every_metric_point_once", POINTS, lambda text: without_line(text, 2)),
+    "a metric point that was not kept": (
+        "every_metric_point_once",
+        POINTS,
+        lambda text: text + b'{"step": 99, "count": 99}\n',
+    ),
     "a journal with a gap": ("every_journal_is_whole", JOURNAL, lambda text: without_line(text, 2)),
     "a journal that is torn in the middle": (
         "every_journal_is_whole",
@@ -244,7 +281,7 @@ def test_what_is_wrong_on_a_node_is_found(case: str, scene: Scene) -> None:
 
 def test_every_promise_has_a_violation_that_is_tried() -> None:
     tried = {promise for promise, *_ in (*BY_SQL.values(), *FILES.values())}
-    tried |= {"no_node_is_left", "twins_are_ended", "budgets_hold"}
+    tried |= {"no_node_is_left", "twins_are_ended", "budgets_hold", "no_training_is_disturbed", "no_cancel_is_lost"}
 
     assert {promise.__name__ for promise in promises.PROMISES} == tried
 

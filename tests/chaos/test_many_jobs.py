@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos import scripts
-from chaos.runs import Size, Surroundings, play
+from chaos.ground import Size, Surroundings, ground
 
 
 @pytest.mark.nightly
@@ -16,6 +16,7 @@ from chaos.runs import Size, Surroundings, play
 def test_every_promise_is_kept_to_many_jobs_under_every_fault(jobs: int, tmp_path: Path) -> None:
     size = Size(jobs=jobs, gangs=jobs // 8, endless=2, lines=3, acts=10)
 
-    played = play(jobs, tmp_path, Surroundings("deployed"), size, script=scripts.everything(jobs // 8))
+    with ground(tmp_path, Surroundings("deployed")) as on:
+        played = on.play(jobs, size, scripts.everything(jobs // 8))
 
-    assert played.violations == [], played.diary
+        assert played.violations == [], played.diary

@@ -108,7 +108,11 @@ class ControlPlane:
 
     def ranks(self) -> list[int]:
         """The pids of living ranks."""
-        started = [pid for agent in self.agents().values() for pid in proc.children(agent.pid)]
+        return [rank for agent in self.agents().values() for rank in self.ranks_of(agent.pid)]
+
+    def ranks_of(self, agent: int) -> list[int]:
+        """The pids of living ranks of the agent with this pid."""
+        started = proc.children(agent)
         return [pid for pid in started if "SHUNTER_GENERATION" in proc.environ(pid) and proc.lives(pid)]
 
     # --- the API -----------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ class Weather:
     """Whether what the service answers arrives."""
     resets: bool = False
     """Every connection breaks, and every new one at once."""
+    edit: Callable[[bytes], bytes] | None = None
+    """What becomes of each piece that the client sends; None: it stays as it is."""
 
 
 CLEAR = Weather("clear")
@@ -51,10 +53,9 @@ BAD_WEATHER: Sequence[Weather] = (FAR, SLOW, RESET, SILENT, HALF_OPEN)
 class FaultyLine:
     """Takes connections on a port of its own and carries each on to the first target in turn that takes it."""
 
-    def __init__(self, *targets: int, edit: Callable[[bytes], bytes] = lambda data: data) -> None:
-        """`targets`: ports on loopback; `edit`: what becomes of each piece that a client sends."""
+    def __init__(self, *targets: int) -> None:
+        """`targets`: ports on loopback."""
         self.targets = list(targets)
-        self._edit = edit
         self._weather = CLEAR
         self._turn = 0
         self._connections: set[asyncio.StreamWriter] = set()
@@ -151,7 +152,8 @@ class FaultyLine:
                 await self._change()
             if self._weather.delay_s:
                 await asyncio.sleep(self._weather.delay_s)
-            writer.write(self._edit(data) if there else data)
+            edit = self._weather.edit if there else None
+            writer.write(data if edit is None else edit(data))
             await writer.drain()
 
     async def _change(self) -> None:
@@ -168,9 +170,9 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 @contextmanager
-def faulty_line(*targets: int, edit: Callable[[bytes], bytes] = lambda data: data) -> Iterator[FaultyLine]:
+def faulty_line(*targets: int) -> Iterator[FaultyLine]:
     """A line to services on these ports."""
-    line = FaultyLine(*targets, edit=edit)
+    line = FaultyLine(*targets)
     try:
         yield line
     finally:
