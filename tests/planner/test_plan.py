@@ -39,6 +39,7 @@ LOCAL_CPU = Offer(
 )
 LOCAL_GPU = replace(LOCAL_CPU, instance_type="gpu", cpu_slots=0, gpus=4, gpu_model="A100", gpu_memory_gib=80.0)
 FACTS = Facts(instances=("alpha", "beta", "local"))
+TOO_DEAR = "32.00 USD an hour, at most 20.00 allowed (limits.max_usd_per_hour)"
 UNKNOWN_NETWORK = "nothing is known of the network between nodes, rdma needed (resources.interconnect)"
 
 
@@ -168,7 +169,7 @@ def test_cpu_ranks_share_the_machines_cores() -> None:
         ({"nodes": 1, "gpus_per_node": 16}, {}, "too_small", "16 GPUs a node needed, a node has 8"),
         ({"gpus": 12}, {}, "too_small", "12 GPUs do not divide over nodes of 8"),
         ({"gpus": 16, "interconnect": "rdma"}, {}, "interconnect", UNKNOWN_NETWORK),
-        ({"gpus": 16}, {"limits": {"max_usd_per_hour": 20}}, "price", "32.00 USD an hour, at most 20.00 allowed"),
+        ({"gpus": 16}, {"limits": {"max_usd_per_hour": 20}}, "price", TOO_DEAR),
     ],
 )
 def test_an_offer_of_the_wrong_kind_is_rejected_for_ever_with_the_numbers(

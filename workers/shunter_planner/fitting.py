@@ -153,7 +153,7 @@ def _rate_above_limit(document: JobSpec, candidate: Candidate, shape: Shape) -> 
     limit, rate = document.limits.max_usd_per_hour, shape.num_nodes * candidate.offer.price.usd_per_hour
     if limit is None or rate <= limit:
         return None
-    return _never(candidate, "price", f"{rate:.2f} USD an hour, at most {limit:.2f} allowed")
+    return _never(candidate, "price", f"{rate:.2f} USD an hour, at most {limit:.2f} allowed (limits.max_usd_per_hour)")
 
 
 def _never(candidate: Candidate, reason: str, detail: str) -> Rejection:

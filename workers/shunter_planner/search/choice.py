@@ -95,8 +95,9 @@ def _hardware(one: Place) -> object:
 def _by_calm(one: Quote) -> tuple[int, int, bool, float, str, str, str]:
     offer, nodes = one.place.candidate.offer, one.place.shape.num_nodes
     # Where no group of nodes is known that are joined, a gang may come to lie on several.
-    network = (-rank_of(offer.interconnect), offer.fabric is None) if nodes > 1 else (0, False)
-    return nodes, *network, -_free(one), one.place.candidate.instance, offer.instance_type, offer.region
+    several = nodes > 1
+    network, apart = -rank_of(offer.interconnect) if several else 0, several and offer.fabric is None
+    return nodes, network, apart, -_free(one), one.place.candidate.instance, offer.instance_type, offer.region
 
 
 def _free(one: Quote) -> float:
