@@ -21,7 +21,7 @@ from shunter_providers.contract import (
     ProviderError,
     Scope,
 )
-from shunter_providers.testing import CloudConformance, CloudFault, Reply, Request, Unpaced, WireCloud, make_intent
+from shunter_providers.testing import CloudConformance, CloudFault, Request, Unpaced, WireCloud, make_intent
 from shunter_providers.testing.conformance import listed, until_terminated, wait_for
 from shunter_schemas.ids import new_deployment_id
 from support.clouds.ovh import PROJECT, USER, OvhCloud
@@ -253,56 +253,6 @@ async def test_a_node_that_has_no_host_yet_or_is_gone_has_no_console(cloud: OvhC
 
     await provider.close()
     assert (before, after) == ("", "")
-
-
-def lose_the_place(cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
-    """So many pages are answered and their last server is gone before the next is asked for; their ids."""
-    answer, gone = cloud.answer, list[str]()
-
-    def and_end_the_last(request: Request) -> Reply | None:
-        reply = answer(request)
-        if reply is not None and "servers_links" in (reply.body or {}) and len(gone) < times:
-            gone.append(reply.body["servers"][-1]["id"])
-            machine = cloud.machines.find(gone[-1])
-            assert machine is not None
-            cloud.machines.end(machine, None)
-        return reply
-
-    monkeypatch.setattr(cloud, "answer", and_end_the_last)
-    return gone
-
-
-async def test_a_listing_that_loses_its_place_with_a_server_is_begun_anew_and_is_complete(
-    cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider = ovh(cloud)
-    intent = await an_intent(provider)
-    made = [await provider.create(replace(intent, token=f"{intent.token}{number}")) for number in range(4)]
-    await listed(provider, intent.tags["deployment"], 4)
-    gone = lose_the_place(cloud, monkeypatch, times=1)
-
-    views = await provider.list_owned(intent.tags["deployment"])
-
-    await provider.close()
-    assert sorted(view.handle for view in views) == sorted(set(made) - {f"GRA11/{gone[0]}"})
-
-
-async def test_a_listing_that_loses_its_place_time_and_again_is_an_error_and_never_short(
-    cloud: OvhCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider = ovh(cloud)
-    intent = await an_intent(provider)
-    for number in range(5):
-        await provider.create(replace(intent, token=f"{intent.token}{number}"))
-    await listed(provider, intent.tags["deployment"], 5)
-    lose_the_place(cloud, monkeypatch, times=1000)
-
-    with pytest.raises(ProviderError) as refused:
-        await provider.list_owned(intent.tags["deployment"])
-
-    await provider.close()
-    assert refused.value.fault is Fault.TRANSIENT
-    assert cloud.nodes() != []
 
 
 async def test_a_private_network_joins_nodes_and_its_address_is_told(cloud: OvhCloud) -> None:

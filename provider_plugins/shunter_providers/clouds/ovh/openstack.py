@@ -26,7 +26,8 @@ _WITHIN_S: Final = 22.0
 """For everything that one client asks, below the limit of the call that it serves."""
 _TOKEN_FOR_S: Final = 1800.0
 """A token is asked for again by then; Keystone's last longer."""
-_PAGE: Final = 100
+_PAGE: Final = 1000
+"""The most that nova gives."""
 _LISTINGS: Final = 3
 """How often a listing is begun anew because it lost its place."""
 _SERVICES: Final = ("compute", "image", "network")
@@ -149,13 +150,18 @@ class OpenStack:
 
     def _pages(self, region: str, kind: str, params: Mapping[str, str | int]) -> Iterator[Fields]:
         place: dict[str, str] = {}
+        seen: set[str] = set()
         while True:
             asked = {"limit": _PAGE, **params, **place}
             page = self.ask(("compute", region), "GET", f"/{kind}/detail", params=asked)
             found = page.items(kind)
-            yield from found
-            if f"{kind}_links" not in page or not found:
+            new = [one for one in found if one.text("id") not in seen]
+            yield from new
+            # A server that is taken up at this moment is found twice, which makes a page short that is not the last.
+            more = f"{kind}_links" in page or any(one.text("status", "-") == "BUILD" for one in new)
+            if not new or not more:
                 return
+            seen |= {one.text("id") for one in new}
             place = {"marker": found[-1].text("id")}
             if time.monotonic() > self._give_up_at:
                 raise ProviderError(Fault.TRANSIENT, f"{region}: more pages than can be read in time")
