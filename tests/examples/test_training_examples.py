@@ -1,4 +1,4 @@
-"""The documents that train models of `transformers`, as they are submitted, with small models and little data."""
+"""The documents that users would write first, as they are submitted, with small models and little data."""
 
 import json
 from collections.abc import Iterator
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from shunter import Client
 from shunter_trainer.models.huggingface.configuration import auto_class
 from support.documents import REPOSITORY
+from support.git_repositories import make_repository
 from support.image_folders import write_classes
 from support.tokenizer_folders import write_tokenizer
 from support.toy_models import save_toy
@@ -23,6 +25,21 @@ pytestmark = [
 ]
 
 ENDS_WITHIN_S = 240
+RESNET = """
+from torch import nn
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.linear = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.linear(self.bn(self.conv(x)).relu().mean((2, 3)))
+
+def ResNet18():
+    return ResNet()
+"""
 SMALL = {
     "workload.data.sequence_length": 64,
     "workload.batch.global_size": 4,
@@ -61,7 +78,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The documents, and beside them what they name."""
     folder = tmp_path_factory.mktemp("examples")
-    for name in ("chat-fsdp", "lora-hsdp", "images-ddp"):
+    for name in ("chat-fsdp", "lora-hsdp", "images-ddp", "smoke-git"):
         (folder / f"{name}.json").write_text((REPOSITORY / "examples" / f"{name}.json").read_text())
     save_toy("llama", folder / "base", vocab_size=400)
     write_tokenizer(folder / "base")
@@ -107,7 +124,6 @@ def test_a_chat_model_is_fine_tuned_under_fsdp_and_loads_with_its_tokenizer(
     assert len(values["val_loss"]) == 2
 
 
-@pytest.mark.nightly
 def test_an_adapter_is_trained_under_hsdp_and_loads_onto_its_base(up: Up, folder: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
@@ -133,3 +149,16 @@ def test_a_vision_transformer_learns_classes_under_ddp_and_names_them(up: Up, fo
     assert model.config.id2label == {0: "blue", 1: "green", 2: "red"}
     assert values["val_top1"][-1] > 0.9
     assert len(values["val_loss"]) == 2
+
+
+def test_a_model_from_a_git_repository_is_tried_on_two_processes(up: Up, folder: Path, tmp_path: Path) -> None:
+    commit = make_repository(
+        tmp_path / "repository", {"models/__init__.py": "from .resnet import *", "models/resnet.py": RESNET}
+    )
+    changes = {"source.url": f"file://{tmp_path}/repository", "source.ref": commit, "workload.log_every_steps": 1}
+
+    out, values = trained(up, folder / "smoke-git.json", tmp_path / "out", changes)
+
+    assert {"conv.weight", "bn.running_var", "linear.bias"} <= load_file(out / "model.safetensors").keys()
+    assert len(values["loss"]) == 10
+    assert len(values["val_top1"]) == 2
