@@ -29,8 +29,10 @@ from shunter_schemas.faults import Fault
 
 
 class ShunterError(Exception):
-    """Anything that the SDK raises on purpose. `str()` is one sentence for a person; `hint` is the way out, which a
-    traceback shows too."""
+    """Anything that the SDK raises on purpose. `str()` is one sentence for a person; `hint` is the way out.
+
+    A traceback shows the hint too.
+    """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
