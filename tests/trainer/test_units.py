@@ -6,6 +6,7 @@ import pytest
 import torch
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.build import build_model
+from shunter_trainer.strategies.axes import check_axes
 from shunter_trainer.strategies.units import units_of
 from support.trainings import TINY, parsed
 from torch import nn
@@ -105,3 +106,14 @@ def test_a_class_that_cannot_be_a_unit_is_named(wrap: tuple[str, ...], pointer: 
 
     assert refused.value.pointer == pointer
     assert message in str(refused.value)
+
+
+def test_a_parameter_without_an_axis_is_named_with_the_way_out() -> None:
+    model = nn.Linear(2, 2)
+    check_axes(model)
+    model.register_parameter("logit_scale", nn.Parameter(torch.tensor(1.0)))
+
+    with pytest.raises(
+        UserFault, match=r"^/workload/model: logit_scale is a single number .*; give it the shape \(1,\)"
+    ):
+        check_axes(model)

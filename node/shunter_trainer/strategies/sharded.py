@@ -24,6 +24,7 @@ from shunter_trainer.failures import UserFault
 from shunter_trainer.gang import Gang
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch
+from shunter_trainer.strategies.axes import check_axes
 from shunter_trainer.strategies.base import Parts, TorchStrategy, Wanted, all_of_them
 from shunter_trainer.strategies.units import Unit, units_of
 
@@ -49,6 +50,7 @@ class Sharded(TorchStrategy):
         """
 
     def prepare(self, parts: Parts) -> None:
+        check_axes(parts.module)
         mesh = self.make_mesh(parts.gang)
         shards = mesh.size(mesh.ndim - 1)
         check_resharding(self._document.reshard_after_forward, shards)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch
+from shunter_trainer.strategies.axes import check_axes
 from shunter_trainer.strategies.base import Parts, TorchStrategy
 from shunter_trainer.strategies.deepspeed.engine import (
     config_for,
@@ -33,6 +34,7 @@ class Replicated(TorchStrategy):
         self._engine: Any
 
     def prepare(self, parts: Parts) -> None:
+        check_axes(parts.module)
         deepspeed = load_deepspeed(parts.gang, self._document.config)
         config = config_for(self._document, parts)
         materialise(parts.module.named_modules(), parts.fill, parts.gang.device)

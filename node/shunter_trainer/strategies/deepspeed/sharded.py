@@ -15,6 +15,7 @@ from shunter_trainer.gang import Gang
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.objective import Batch, Objective
 from shunter_trainer.optim.elementwise import is_elementwise
+from shunter_trainer.strategies.axes import check_axes
 from shunter_trainer.strategies.base import Parts, Stored, Strategy, Wanted, all_of_them
 from shunter_trainer.strategies.buffers import agree_on_buffers
 from shunter_trainer.strategies.deepspeed.engine import (
@@ -50,6 +51,7 @@ class Sharded(Strategy):
     def prepare(self, parts: Parts) -> None:
         if parts.keeps_groups and not is_elementwise(parts.make_optimizer):
             raise UserFault("/workload/optimizer/target", _LOOKS_AT_MATRICES)
+        check_axes(parts.module)
         deepspeed = load_deepspeed(parts.gang, self._document.config)
         config = config_for(self._document, parts)
         if self._document.zero_stage == 3:
