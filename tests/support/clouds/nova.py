@@ -71,7 +71,12 @@ class NovaCloud(OvhCloud):
             self.nova.limit(cores=0)
         elif fault is CloudFault.NEVER_BOOTS:
             self.nova.control(hold_builds=times)
-        elif fault is CloudFault.STUCK:
+        elif fault is CloudFault.STUCK:  # what no host has yet is gone at once
+            wait_until(
+                lambda: all(server["status"] == "ACTIVE" for server in self.nova.servers()),
+                description="all servers are up",
+                timeout_s=200,
+            )
             self.nova.control(slow_ends_s=[max(delay_s, LONGER_THAN_A_LOOK_S)] * times)
         elif fault is CloudFault.SLOW:
             super().strike(fault, on=on, times=times, delay_s=max(delay_s, SLOWER_THAN_ANY_TIMEOUT_S))
