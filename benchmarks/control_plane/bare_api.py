@@ -13,7 +13,7 @@ import uvicorn
 from litestar import Litestar, Request, Response, get, post
 from shunter_schemas.ids import new_id
 from shunter_schemas.parse import parse_posted_job
-from shunter_store.database import Database
+from shunter_store.sql.database import Database
 from sqlalchemy import Column, Connection, MetaData, String, Table, Text, insert
 
 TABLE = Table("bare_jobs", MetaData(), Column("id", String(40), primary_key=True), Column("document", Text))

@@ -23,14 +23,17 @@ from shunter_schemas.ids import new_id, new_node_token
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import MetricPoint, Phase
 from shunter_schemas.states import NodeState, State
-from shunter_service.exchanges import LARGEST, take_all
-from shunter_store import due, jobs, ledger, metrics, migrate
-from shunter_store.beats import Exchange
-from shunter_store.database import Database
-from shunter_store.ledger import NewNode
-from shunter_store.settings import Pace
-from shunter_store.signing import token_hash
-from shunter_store.sync_reading import read_request
+from shunter_service.node.exchanges import LARGEST, take_all
+from shunter_store import migrate
+from shunter_store.installation.settings import Pace
+from shunter_store.installation.signing import token_hash
+from shunter_store.job import due, jobs
+from shunter_store.node import ledger
+from shunter_store.node.beats import Exchange
+from shunter_store.node.ledger import NewNode
+from shunter_store.node.sync_reading import read_request
+from shunter_store.report import metrics
+from shunter_store.sql.database import Database
 from shunter_store.tables import job_due
 from shunter_store.tables import jobs as jobs_table
 from shunter_store.tables import nodes as nodes_table

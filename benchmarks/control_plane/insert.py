@@ -17,9 +17,9 @@ from contextlib import closing
 from pathlib import Path
 
 from shunter_schemas.ids import new_id
-from shunter_store import jobs
-from shunter_store.database import Database
+from shunter_store.job import jobs
 from shunter_store.migrate import upgrade
+from shunter_store.sql.database import Database
 
 SPEC = {
     "version": "1",

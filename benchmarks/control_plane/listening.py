@@ -23,8 +23,9 @@ from api_load import Api, api, database
 from exchange_cost import make_nodes
 from http_load import request
 from shunter_schemas.node_sync import ListenRequest, Phase
-from shunter_store import ledger, orders, signing
-from shunter_store.database import Database
+from shunter_store.installation import signing
+from shunter_store.node import ledger, orders
+from shunter_store.sql.database import Database
 from shunter_store.tables import nodes
 from sqlalchemy import select
 from streams import cpu_s, rss_kb, until

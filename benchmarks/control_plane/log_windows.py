@@ -30,8 +30,10 @@ from shunter_schemas.node_sync import LogChunk
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
 from shunter_service.settings import ServiceSettings
-from shunter_store import api_keys, logs, migrate
-from shunter_store.settings import DataSettings
+from shunter_store import migrate
+from shunter_store.installation import api_keys
+from shunter_store.installation.settings import DataSettings
+from shunter_store.report import logs
 from sqlalchemy import Connection
 
 KEY = "shk_of-a-benchmark"

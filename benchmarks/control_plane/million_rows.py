@@ -24,8 +24,8 @@ from urllib.parse import quote
 from api_load import api, database
 from http_load import Load, drive, request
 from shunter_schemas.job import load_job
-from shunter_service.cursors import encode_cursor
-from shunter_store.database import Database
+from shunter_service.web.cursors import encode_cursor
+from shunter_store.sql.database import Database
 from sqlalchemy import text
 
 FEW = 1_000

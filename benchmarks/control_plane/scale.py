@@ -35,8 +35,8 @@ import scale_seed
 from http_load import request, send_all
 from scale_report import Report
 from scale_site import PARTS, Site, site
-from shunter_store import activity
-from shunter_store.database import Database
+from shunter_store.installation import activity
+from shunter_store.sql.database import Database
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-lm-ddp.json"
 _BURST = 1000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from shunter_schemas.states import NodeState, State
-from shunter_store.database import Database
-from shunter_store.sqltypes import db_now
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import events, jobs, nodes
 from sqlalchemy import Connection, Double, func, select, type_coerce
 

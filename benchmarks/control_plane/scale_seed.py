@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from shunter_schemas.ids import new_id, new_node_token
 from shunter_schemas.states import State
-from shunter_store import signing
-from shunter_store.database import Database
+from shunter_store.installation import signing
+from shunter_store.sql.database import Database
 from shunter_store.tables import (
     events,
     gang_ranks,

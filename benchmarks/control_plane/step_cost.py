@@ -30,11 +30,14 @@ from shunter_schemas.ids import new_id
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import PROTOCOL, NodeStatus, Record, SyncRequest
 from shunter_schemas.states import NodeState
-from shunter_store import deployment, due, jobs, ledger, migrate, sync, wishes
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.settings import ProviderSettings
-from shunter_store.sqltypes import clock_of
+from shunter_store import migrate
+from shunter_store.installation import deployment
+from shunter_store.installation.settings import ProviderSettings
+from shunter_store.job import due, jobs, wishes
+from shunter_store.node import ledger, sync
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 from shunter_store.tables import outbox as outbox_table
 from shunter_workers.accounts import Accounts
 from shunter_workers.claiming import Claimer

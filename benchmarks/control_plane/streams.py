@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 
 from api_load import api, database, submission
 from http_load import drive, request
-from shunter_store import events, job_lists
-from shunter_store.database import Database
+from shunter_store.job import events, job_lists
+from shunter_store.sql.database import Database
 
 CPU_TICKS = os.sysconf("SC_CLK_TCK")
 NOTE = b'"type":"note"'

@@ -38,9 +38,9 @@ from shunter_providers.contract import (
 )
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
-from shunter_store import reaching
-from shunter_store.database import Database
 from shunter_store.migrate import upgrade
+from shunter_store.node import reaching
+from shunter_store.sql.database import Database
 from shunter_workers.channels.duty import SHARDS, Channels, Room
 from shunter_workers.channels.keys import JobKeys
 from shunter_workers.launching import Origin

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from shunter_service.problem_pages import PAGES, example
-from shunter_service.problems import PROBLEMS, TYPE_PREFIX
+from shunter_service.web.problem_pages import PAGES, example
+from shunter_service.web.problems import PROBLEMS, TYPE_PREFIX
 from tables import table
 
 _HEAD = """# Problems
@@ -35,7 +35,7 @@ stands in the service's log.
 def text() -> str:
     """The page; fails when a kind of problem has no page, or a page no kind."""
     if PAGES.keys() != PROBLEMS.keys():
-        raise SystemExit(f"shunter_service/problem_pages.py differs in: {sorted(PAGES.keys() ^ PROBLEMS.keys())}")
+        raise SystemExit(f"shunter_service/web/problem_pages.py differs in: {sorted(PAGES.keys() ^ PROBLEMS.keys())}")
     rows = ((str(kind.status), f"[`{slug}`](problems/{slug}.md)", kind.title) for slug, kind in PROBLEMS.items())
     return "\n".join([_HEAD, *table(("status", "slug", "title"), rows)]) + "\n"
 

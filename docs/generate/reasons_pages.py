@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import Reason, State
-from shunter_store.lifecycle import OUTCOME
+from shunter_store.job.lifecycle import OUTCOME
 
 _MORE: Mapping[Reason, str] = {
     Reason.DONE: "Artifacts, logs, metrics and checkpoints stay until the record is deleted: "

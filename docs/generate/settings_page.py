@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from shunter_providers.local.settings import LocalSettings
 from shunter_service.settings import ServiceSettings
-from shunter_store.settings import DataSettings, ProviderSettings
+from shunter_store.installation.settings import DataSettings, ProviderSettings
 from shunter_workers.settings import WorkerSettings
 from tables import table
 

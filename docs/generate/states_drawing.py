@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from shunter_schemas.states import State
-from shunter_store.lifecycle import OUTCOME, TABLE
+from shunter_store.job.lifecycle import OUTCOME, TABLE
 
 _WIDTH, _HEIGHT = 900, 520
 _HALF_WIDTH, _HALF_HEIGHT = 62, 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import State
-from shunter_store.lifecycle import OUTCOME, TABLE, Effect
+from shunter_store.job.lifecycle import OUTCOME, TABLE, Effect
 from tables import table
 
 _HEAD = """# States of a job

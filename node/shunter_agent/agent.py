@@ -7,20 +7,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from shunter_agent.exchange.sync import Answer, Sync
+from shunter_agent.exchange.uploads import Uploader
 from shunter_agent.files import is_full
-from shunter_agent.journal import Journal
-from shunter_agent.launchfile import LaunchFile
-from shunter_agent.layout import Layout
-from shunter_agent.lease import Lease
+from shunter_agent.keeping.journal import Journal
+from shunter_agent.keeping.launchfile import LaunchFile
+from shunter_agent.keeping.layout import Layout
+from shunter_agent.keeping.lease import Lease
+from shunter_agent.keeping.recorder import Recorder
+from shunter_agent.keeping.state import State
+from shunter_agent.keeping.tuning import Tuning
 from shunter_agent.loop import Loop
 from shunter_agent.probe import boot_record, cuda_error, gpus, has_gpus
-from shunter_agent.recorder import Recorder
 from shunter_agent.shared import Shared
-from shunter_agent.state import State
-from shunter_agent.sync import Answer, Sync
 from shunter_agent.trace import trace, trace_exception
-from shunter_agent.tuning import Tuning
-from shunter_agent.uploads import Uploader
 
 if TYPE_CHECKING:
     from shunter_agent.generation import Generation
@@ -238,7 +238,7 @@ class Agent:
         if self._next is None or self._alive is not None:
             return False
         from shunter_agent.generation import accept
-        from shunter_agent.verdict import blame_disk
+        from shunter_agent.reporting.verdict import blame_disk
 
         assignment, self._next = self._next, None
         self._newest = int(assignment["generation"])

@@ -7,9 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from shunter_agent.clock import boot_id, start_time
 from shunter_agent.files import write_json
-from shunter_agent.layout import Layout
+from shunter_agent.keeping.clock import boot_id, start_time
+from shunter_agent.keeping.layout import Layout
 
 if TYPE_CHECKING:
     from shunter_agent.agent import Agent

@@ -8,12 +8,13 @@ import subprocess
 import time
 from typing import Any
 
-from shunter_agent import oom, processes
+from shunter_agent import processes
 from shunter_agent.files import cut, read_json, tail
-from shunter_agent.launchers import Process
-from shunter_agent.layout import Layout
-from shunter_agent.oom import KillWatch
-from shunter_agent.verdict import FROM_OUTSIDE, Ended
+from shunter_agent.keeping.layout import Layout
+from shunter_agent.launching.launchers import Process
+from shunter_agent.reporting import oom
+from shunter_agent.reporting.oom import KillWatch
+from shunter_agent.reporting.verdict import FROM_OUTSIDE, Ended
 
 
 class Member:

@@ -8,20 +8,20 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shunter_agent.checkpoints import Rule, signatures
 from shunter_agent.files import clean, is_full, read_json, remove_tree, write_json
 from shunter_agent.gang import Gang
-from shunter_agent.journal import Entry
-from shunter_agent.launchers import free_port, plan_processes
-from shunter_agent.prepare import Outcome, Preparation
+from shunter_agent.keeping.journal import Entry
+from shunter_agent.launching.launchers import free_port, plan_processes
+from shunter_agent.launching.ranks import Crew, Ready
+from shunter_agent.preparing.prepare import Outcome, Preparation
+from shunter_agent.preparing.resume import drop_uncommitted
 from shunter_agent.processes import kill_marked
-from shunter_agent.ranks import Crew, Ready
-from shunter_agent.resume import drop_uncommitted
+from shunter_agent.reporting.checkpoints import Rule, signatures
+from shunter_agent.reporting.shipping import Shipment
+from shunter_agent.reporting.verdict import blame_disk, explain_stop, judge, only_peers_lost
+from shunter_agent.reporting.watch import Watch, exit_entries
 from shunter_agent.shared import Place, Shared
-from shunter_agent.shipping import Shipment
 from shunter_agent.trace import trace, trace_exception
-from shunter_agent.verdict import blame_disk, explain_stop, judge, only_peers_lost
-from shunter_agent.watch import Watch, exit_entries
 
 if TYPE_CHECKING:
     from shunter_agent.muster.meeting import Meeting

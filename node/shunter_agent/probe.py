@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from shunter_agent import __version__
-from shunter_agent.clock import boot_id
+from shunter_agent.keeping.clock import boot_id
 
 _GPU_FIELDS = ("index", "name", "memory.total", "uuid", "driver_version")
 _SIOCGIFADDR = 0x8915

@@ -6,15 +6,15 @@ import threading
 from functools import partial
 from typing import Any, Callable, NamedTuple
 
-from shunter_agent.journal import Journal
-from shunter_agent.launchfile import LaunchFile
-from shunter_agent.layout import Layout
-from shunter_agent.link import Link
-from shunter_agent.objects import Objects
-from shunter_agent.recorder import Recorder
-from shunter_agent.state import State
-from shunter_agent.tuning import Tuning
-from shunter_agent.uploads import Uploader
+from shunter_agent.exchange.link import Link
+from shunter_agent.exchange.objects import Objects
+from shunter_agent.exchange.uploads import Uploader
+from shunter_agent.keeping.journal import Journal
+from shunter_agent.keeping.launchfile import LaunchFile
+from shunter_agent.keeping.layout import Layout
+from shunter_agent.keeping.recorder import Recorder
+from shunter_agent.keeping.state import State
+from shunter_agent.keeping.tuning import Tuning
 
 
 class Shared(NamedTuple):

@@ -24,7 +24,7 @@ LIVE_STATES: frozenset[State] = frozenset(State) - TERMINAL_STATES
 
 
 class Reason(StrEnum):
-    """Why a job stopped or stops. The first reason wins; `shunter_store.lifecycle.OUTCOME` maps each to its end."""
+    """Why a job stopped or stops. The first reason wins; `shunter_store.job.lifecycle.OUTCOME` maps each to its end."""
 
     DONE = "done"
     CANCELLED_BY_USER = "cancelled_by_user"

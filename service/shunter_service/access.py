@@ -6,11 +6,11 @@ from typing import Any
 
 from litestar import Request
 from shunter_schemas.ids import is_id
-from shunter_store import jobs
-from shunter_store.api_keys import ApiKey
+from shunter_store.installation.api_keys import ApiKey
+from shunter_store.job import jobs
 from sqlalchemy import Connection
 
-from shunter_service.problems import not_found
+from shunter_service.web.problems import not_found
 
 AnyRequest = Request[ApiKey, Any, Any]
 """A request that passed `auth.require_key`: its user is the key."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from shunter_store import activity
-from shunter_store.activity import Activity
-from shunter_store.settings import DataSettings
+from shunter_store.installation import activity
+from shunter_store.installation.activity import Activity
+from shunter_store.installation.settings import DataSettings
 
 _SHOWN: Final = ("statements", "transactions", "steps", "hints_sent", "hints_taken", "scans", "exchanges")
 

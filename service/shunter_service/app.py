@@ -12,7 +12,7 @@ from litestar.connection import ASGIConnection
 from litestar.di import Provide
 from litestar.handlers.base import BaseRouteHandler
 from litestar.openapi import OpenAPIConfig
-from shunter_store import activity
+from shunter_store.installation import activity
 
 from shunter_service.auth import Connection, require_key
 from shunter_service.context import Service
@@ -33,9 +33,9 @@ from shunter_service.controllers.reaching import ReachingController
 from shunter_service.controllers.results import ResultsController
 from shunter_service.controllers.status import StatusController
 from shunter_service.controllers.stream import StreamController
-from shunter_service.errors import HANDLERS
-from shunter_service.parameters import refuse_unknown
-from shunter_service.requests import finish_head
+from shunter_service.web.errors import HANDLERS
+from shunter_service.web.parameters import refuse_unknown
+from shunter_service.web.requests import finish_head
 
 CONTROLLERS = [
     StatusController,

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from litestar.connection import ASGIConnection
 from litestar.handlers.base import BaseRouteHandler
-from shunter_store import api_keys
-from shunter_store.api_keys import ApiKey
-from shunter_store.database import Database
+from shunter_store.installation import api_keys
+from shunter_store.installation.api_keys import ApiKey
+from shunter_store.sql.database import Database
 
-from shunter_service.problems import ProblemError
-from shunter_service.requests import note_start
+from shunter_service.web.problems import ProblemError
+from shunter_service.web.requests import note_start
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

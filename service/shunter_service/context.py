@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shunter_store import job_lists
-from shunter_store.database import Database
-from shunter_store.intake import Answer, Offer, accept
-from shunter_store.job_lists import Counts
-from shunter_store.objects import ObjectStore
-from shunter_store.pairs import Past
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
+from shunter_store.job import job_lists
+from shunter_store.job.intake import Answer, Offer, accept
+from shunter_store.job.job_lists import Counts
+from shunter_store.report.pairs import Past
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 
 from shunter_service.auth import KeyRing
-from shunter_service.exchanges import Exchanges
-from shunter_service.gathering import Gathering
 from shunter_service.job_reading import JobReader, job_reader
-from shunter_service.listeners import Listeners
-from shunter_service.looking import Lookers
+from shunter_service.node.exchanges import Exchanges
+from shunter_service.node.gathering import Gathering
+from shunter_service.node.listeners import Listeners
+from shunter_service.node.tempo import Tempo
 from shunter_service.settings import ServiceSettings
+from shunter_service.streams.looking import Lookers
 from shunter_service.streams.sharing import Sharing
-from shunter_service.tailer import Tailer
-from shunter_service.tempo import Tempo
-from shunter_service.transfers import Transfers
+from shunter_service.streams.tailer import Tailer
 from shunter_service.up import secret_files
+from shunter_service.web.transfers import Transfers
 
 _ACCEPTED_AT_ONCE: Final = 8
 """Jobs of one transaction."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
-from shunter_store import standings
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.standings import Standing
+from shunter_store.job import standings
+from shunter_store.job.standings import Standing
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
 
-from shunter_service.gathering import Gathering
+from shunter_service.node.gathering import Gathering
 
 JobReader = Gathering[str, Standing | None]
 """Asks for a job by its id; None: it does not exist."""

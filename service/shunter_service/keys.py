@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
-from shunter_store import api_keys, migrate
-from shunter_store.api_keys import ListedKey
-from shunter_store.database import Database
+from shunter_store import migrate
 from shunter_store.errors import UnusableDatabase
-from shunter_store.settings import DataSettings
+from shunter_store.installation import api_keys
+from shunter_store.installation.api_keys import ListedKey
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import Reason, State
-from shunter_store.lifecycle import OUTCOME
+from shunter_store.job.lifecycle import OUTCOME
 
-from shunter_service.problem_pages import PAGES, example
-from shunter_service.problems import PROBLEMS
+from shunter_service.web.problem_pages import PAGES, example
+from shunter_service.web.problems import PROBLEMS
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "

@@ -22,10 +22,10 @@ from shunter_schemas import api
 from shunter_schemas.job import JobSpec
 
 from shunter_service.app import create_app
-from shunter_service.bodies import ARCHIVES, JSON, PATCHES
 from shunter_service.examples import example_of, job_document
-from shunter_service.parameter_names import parameter_definitions
 from shunter_service.streams.topics import KINDS
+from shunter_service.web.bodies import ARCHIVES, JSON, PATCHES
+from shunter_service.web.parameter_names import parameter_definitions
 
 FILE: Final = Path(__file__).parents[2] / "openapi.json"
 

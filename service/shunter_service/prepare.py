@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from shunter_store import api_keys, deployment, migrate
-from shunter_store.database import Database
+from shunter_store import migrate
 from shunter_store.errors import UnusableDatabase
-from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
-from shunter_store.settings import DataSettings
+from shunter_store.installation import api_keys, deployment
+from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 from shunter_service.settings import BadSettings, load_settings, unknown_settings

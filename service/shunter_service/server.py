@@ -11,15 +11,15 @@ from contextlib import suppress
 
 import uvicorn
 from shunter_store.errors import UnusableDatabase
-from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
 
 from shunter_service import log_setup
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
-from shunter_service.head_requests import HeadRequests
-from shunter_service.http_heads import BoundedHeads
-from shunter_service.node_door import NodeDoor
+from shunter_service.node.node_door import NodeDoor
 from shunter_service.settings import BadSettings, load_settings, unknown_settings
+from shunter_service.web.head_requests import HeadRequests
+from shunter_service.web.http_heads import BoundedHeads
 
 _SHUTDOWN_WITHIN_S = 2
 _MOST_FILES = 1 << 20

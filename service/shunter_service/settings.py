@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from shunter_store.setting_names import FILE, SERVICE_TABLE, UnknownSetting, check_table, unknown_variables
-from shunter_store.settings import DataSettings, in_words, settings_file
+from shunter_store.installation.setting_names import FILE, SERVICE_TABLE, UnknownSetting, check_table, unknown_variables
+from shunter_store.installation.settings import DataSettings, in_words, settings_file
 
-from shunter_service.bundle_check import BundleLimits
+from shunter_service.accepting.bundle_check import BundleLimits
 
 _PREFIX: Final = "SHUNTER_SERVICE_"
 
 
 class ServiceSettings(BaseSettings):
-    """What only this role needs; `shunter_store.settings.DataSettings` holds what it shares with the workers.
+    """What only this role needs; `DataSettings` of the store holds what it shares with the workers.
 
     Environment `SHUNTER_SERVICE_…`, then the table `[service]` of `shunter.toml`.
     """

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from shunter_agent.bundle import BadBundle, unpack
+from shunter_agent.preparing.bundle import BadBundle, unpack
 from support.agents import AgentProcess, assignment, bundle, command
 from support.node_service import NodeService
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shunter_agent.journal import Batch, Entry, Journal
-from shunter_agent.state import State
+from shunter_agent.keeping.journal import Batch, Entry, Journal
+from shunter_agent.keeping.state import State
 
 
 def entries(count: int, type: str = "progress", text: str = "") -> list[Entry]:
@@ -121,9 +121,9 @@ def test_text_that_is_no_unicode_becomes_valid_json(tmp_path: Path) -> None:
 
 FULL_DISK = """
 import resource, sys
-from shunter_agent.journal import Entry, Journal
-from shunter_agent.recorder import Recorder
-from shunter_agent.state import State
+from shunter_agent.keeping.journal import Entry, Journal
+from shunter_agent.keeping.recorder import Recorder
+from shunter_agent.keeping.state import State
 
 journal = Journal(sys.argv[1])
 recorder = Recorder(journal, State(), lambda within_s: None)

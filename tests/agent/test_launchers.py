@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from shunter_agent import processes
-from shunter_agent.launchers import free_port, plan_processes
-from shunter_agent.layout import Layout
-from shunter_agent.ranks import TORCHRUN, Crew, Ready
+from shunter_agent.keeping.layout import Layout
+from shunter_agent.launching.launchers import free_port, plan_processes
+from shunter_agent.launching.ranks import TORCHRUN, Crew, Ready
 from support.agents import JOB, AgentProcess, assignment, command
 from support.node_service import NodeService
 

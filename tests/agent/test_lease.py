@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shunter_agent.clock import boottime_s
-from shunter_agent.lease import Lease
+from shunter_agent.keeping.clock import boottime_s
+from shunter_agent.keeping.lease import Lease
 from support.agents import AgentMaker, assignment, command
 from support.node_service import NodeService
 from support.waiting import wait_until

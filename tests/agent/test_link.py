@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from shunter_agent.launchfile import LaunchFile
-from shunter_agent.link import Body, Link, LinkError
-from shunter_agent.objects import Objects, Ref, Refused
-from shunter_agent.tuning import Tuning
+from shunter_agent.exchange.link import Body, Link, LinkError
+from shunter_agent.exchange.objects import Objects, Ref, Refused
+from shunter_agent.keeping.launchfile import LaunchFile
+from shunter_agent.keeping.tuning import Tuning
 
 Talk = Callable[[socket.socket], None]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from shunter_agent.files import tail
-from shunter_agent.logs import read_chunk
+from shunter_agent.reporting.logs import read_chunk
 from support.agents import AgentMaker, AgentProcess, assignment, python
 from support.clocks import set_clock, settable_clock
 from support.node_service import NodeService

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shunter_agent.metrics import Feed, RankTail
-from shunter_agent.tails import LineTail
-from shunter_agent.tuning import Tuning
+from shunter_agent.keeping.tuning import Tuning
+from shunter_agent.reporting.metrics import Feed, RankTail
+from shunter_agent.reporting.tails import LineTail
 from support.agents import TRAINING, AgentMaker, AgentProcess, assignment, python, trainer
 from support.node_service import NodeService
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from shunter_agent.keeping.tuning import Tuning
 from shunter_agent.muster.calling import Unanswered, call
 from shunter_agent.muster.listening import Hold, Listener
 from shunter_agent.muster.meeting import Meeting
-from shunter_agent.tuning import Tuning
 from shunter_schemas.muster import Muster, Peer
 from support.waiting import wait_until
 

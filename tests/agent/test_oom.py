@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from shunter_agent.gang import Gang
-from shunter_agent.launchers import Process
-from shunter_agent.layout import Layout
-from shunter_agent.oom import KillWatch, kills
-from shunter_agent.verdict import Verdict, judge
+from shunter_agent.keeping.layout import Layout
+from shunter_agent.launching.launchers import Process
+from shunter_agent.reporting.oom import KillWatch, kills
+from shunter_agent.reporting.verdict import Verdict, judge
 from support.waiting import wait_until
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from shunter_agent.outputs import output_files
+from shunter_agent.reporting.outputs import output_files
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shunter_agent.metrics import Feed, PrintTail
-from shunter_agent.prints import Printed, parse
-from shunter_agent.tuning import Tuning
+from shunter_agent.keeping.tuning import Tuning
+from shunter_agent.reporting.metrics import Feed, PrintTail
+from shunter_agent.reporting.prints import Printed, parse
 
 
 @pytest.mark.parametrize(

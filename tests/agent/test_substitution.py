@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shunter_agent.substitution import UnknownName, substitute, substitute_all, substitute_values
+from shunter_agent.preparing.substitution import UnknownName, substitute, substitute_all, substitute_values
 
 VALUES = {
     "inputs.base": "/n/inputs/base",

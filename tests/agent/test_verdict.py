@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from shunter_agent.verdict import Ended, blame_disk, explain_stop, judge, only_peers_lost
+from shunter_agent.reporting.verdict import Ended, blame_disk, explain_stop, judge, only_peers_lost
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
 USER = TRACEBACK + "ValueError: no such column"

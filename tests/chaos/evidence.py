@@ -14,8 +14,8 @@ from shunter_providers.simulated.books import Books
 from shunter_providers.simulated.clock import CloudClock
 from shunter_providers.simulated.entries import Entry
 from shunter_store import tables
-from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 from sqlalchemy import Table, select
 
 from chaos import record

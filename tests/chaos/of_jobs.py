@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from shunter_schemas.states import TERMINAL_STATES, Reason, State
-from shunter_store.lifecycle import OUTCOME, IllegalTransition, follow
+from shunter_store.job.lifecycle import OUTCOME, IllegalTransition, follow
 
 from chaos import record
 from chaos.evidence import Evidence, Row

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shunter_providers.simulated.entries import Entry
 from shunter_schemas.states import NodeState
-from shunter_store.gang import End
+from shunter_store.node.gang import End
 
 from chaos.evidence import Evidence, Row
 from chaos.programs import STOP_TAKES_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shunter_store.database import Database
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import httpx
 from shunter_service.up import broker
-from shunter_store.database import Database
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
 from support import proc
 from support.clocks import set_clock, settable_clock
 from support.control_plane import ControlPlane

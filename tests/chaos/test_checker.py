@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from shunter_providers.machine.folders import MARK, NodeFolder
 from shunter_providers.simulated.books import Books
-from shunter_store.database import Database
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 from chaos import promises

@@ -14,7 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 from shunter_providers.testing import CloudFault
-from shunter_store import ledger, signing
+from shunter_store.installation import signing
+from shunter_store.node import ledger
 from shunter_workers.settings import signing_secret
 from support.clouds.accounts import FAKES
 from support.clouds.consoles import CONSOLE

@@ -19,8 +19,9 @@ from shunter_providers.contract import Instance, Intent, NodeView
 from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
 from shunter_providers.simulated import SimulatedProvider
-from shunter_store import deployment, due
-from shunter_store.database import Database
+from shunter_store.installation import deployment
+from shunter_store.job import due
+from shunter_store.sql.database import Database
 from shunter_workers.accounts import Accounts
 from shunter_workers.duties.scanner import Scanner
 from shunter_workers.owners import owner_name

@@ -8,7 +8,7 @@ from typing import Final
 
 from model.world import World
 from shunter_schemas.states import State
-from shunter_store import jobs
+from shunter_store.job import jobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from model.processes import Fuse
 from model.verdicts import require
 from model.world import World
 from shunter_schemas.states import State
-from shunter_store import jobs
+from shunter_store.job import jobs
 
 from crash.lives import Life
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shunter_agent import launchfile
-from shunter_agent.ranks import TORCHRUN
+from shunter_agent.keeping import launchfile
+from shunter_agent.launching.ranks import TORCHRUN
 from shunter_providers import contract
 from shunter_schemas.checks.references import RESERVED_VARIABLES
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from shunter_store.database import Database
-from shunter_store.engines import open_engines
-from shunter_store.sqltypes import db_now
+from shunter_store.sql.database import Database
+from shunter_store.sql.engines import open_engines
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import job_due, outbox
 from sqlalchemy import Connection, event, func, select
 

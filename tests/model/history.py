@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from shunter_providers.contract import Intent
 from shunter_schemas.states import NodeState, State
-from shunter_store import due, jobs, steps
-from shunter_store.due import Claim
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
-from shunter_store.ledger_rows import COLUMNS
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job import due, jobs, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.ledger_rows import COLUMNS
 from shunter_store.tables import gang_nodes, nodes
 from sqlalchemy import Connection, bindparam, select
 

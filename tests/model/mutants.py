@@ -13,14 +13,16 @@ from typing import Any, Final
 import pytest
 from shunter_schemas.node_sync import Lease
 from shunter_schemas.states import NodeState, State
-from shunter_store import checkpoints, due, events, gang, journals, ledger, logs, outbox, scans, steps, sync
-from shunter_store.database import Database
-from shunter_store.due import Claim
 from shunter_store.errors import StaleStep
-from shunter_store.gang import GangFacts, Outcome, Verdict
-from shunter_store.ledger import NodeRow
-from shunter_store.sqltypes import db_now, now_as_time, seconds
-from shunter_store.steps import Change
+from shunter_store.job import due, events, outbox, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.steps import Change
+from shunter_store.node import gang, journals, ledger, scans, sync
+from shunter_store.node.gang import GangFacts, Outcome, Verdict
+from shunter_store.node.ledger import NodeRow
+from shunter_store.report import checkpoints, logs
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now, now_as_time, seconds
 from shunter_store.tables import job_due, nodes, slots
 from shunter_store.tables import jobs as jobs_table
 from shunter_workers import deciding, settling

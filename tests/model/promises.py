@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shunter_schemas.states import NodeState, State
-from shunter_store import events, ledger, metrics
-from shunter_store.ledger import NodeRow
-from shunter_store.ledger_rows import COLUMNS
-from shunter_store.lifecycle import is_terminal
-from shunter_store.sqltypes import db_now
+from shunter_store.job import events
+from shunter_store.job.lifecycle import is_terminal
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.ledger_rows import COLUMNS
+from shunter_store.report import metrics
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import job_due, jobs, log_chunks, nodes
 from sqlalchemy import Connection, bindparam, or_, select
 

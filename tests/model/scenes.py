@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from shunter_schemas.states import State
-from shunter_store import jobs
+from shunter_store.job import jobs
 
 from model import promises
 from model.processes import Fuse

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from shunter_schemas.states import NodeState, State
-from shunter_store import events, jobs, ledger
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
+from shunter_store.job import events, jobs
+from shunter_store.job.jobs import JobRow
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
 
 from model.world import World
 

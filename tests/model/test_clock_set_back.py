@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from shunter_schemas.states import State
-from shunter_store import jobs, ledger
+from shunter_store.job import jobs
+from shunter_store.node import ledger
 
 from model.world import World
 

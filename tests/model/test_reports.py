@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from shunter_providers.contract import Capabilities
 from shunter_schemas.states import Health, NodeState, State
-from shunter_store import deletion
+from shunter_store.job import deletion
 
 from model.sights import cost, halt_after_a_look, history, intents, job, live_until, rows, running
 from model.world import World

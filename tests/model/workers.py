@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from shunter_providers.contract import Instance
 from shunter_providers.registry import Registry
-from shunter_store import due
-from shunter_store.due import Claim
+from shunter_store.job import due
+from shunter_store.job.due import Claim
 from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor
 from shunter_workers.applying import Applier

@@ -16,11 +16,12 @@ from shunter_schemas.ids import new_id
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import Phase, SyncAnswer, SyncRequest
 from shunter_schemas.states import NodeState
-from shunter_store import due, jobs, ledger, outbox, sync, wishes
 from shunter_store.errors import Conflict
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import is_terminal
+from shunter_store.job import due, jobs, outbox, wishes
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import is_terminal
+from shunter_store.node import ledger, sync
+from shunter_store.node.ledger import NodeRow
 from shunter_store.tables import nodes
 from sqlalchemy import Connection, select
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shunter_store import gang
+from shunter_store.node import gang
 from support import proc
 from support.control_plane import TERMINAL, ControlPlane
 from support.hosts import Host, Pool, lockstep

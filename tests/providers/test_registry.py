@@ -10,7 +10,7 @@ from shunter_providers.contract import Capabilities, Fault, Instance, Provider, 
 from shunter_providers.instances import make_instances
 from shunter_providers.local import LocalProvider
 from shunter_providers.registry import Registry, load_plugin
-from shunter_store.settings import ProviderSettings
+from shunter_store.installation.settings import ProviderSettings
 
 
 def instances(tmp_path: Path, **plugins: str) -> dict[str, Instance]:

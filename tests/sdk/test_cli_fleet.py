@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shunter import Client
 from shunter_schemas.states import NodeState
-from shunter_store import readings
+from shunter_store.accounts import readings
 from shunter_store.tables import nodes
 from sqlalchemy import update
 from support.api_process import ApiProcess

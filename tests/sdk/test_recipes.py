@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from shunter import Client
 from shunter_schemas.states import Reason
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
 from support.api_process import ApiProcess
 from support.command_line import shunter, written
 from support.documents import REPOSITORY, changed, tiny_lm

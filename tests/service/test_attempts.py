@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from shunter_schemas.api import Attempt
 from shunter_schemas.states import FailureClass, NodeState, Reason, State
-from shunter_service.attempts import attempts
-from shunter_store.events import TransitionRow
-from shunter_store.gang import End, EndRow
-from shunter_store.lifecycle import Trigger, follow
-from shunter_store.metrics import ProgressRow
-from shunter_store.standings import Standing
+from shunter_service.showing.attempts import attempts
+from shunter_store.job.events import TransitionRow
+from shunter_store.job.lifecycle import Trigger, follow
+from shunter_store.job.standings import Standing
+from shunter_store.node.gang import End, EndRow
+from shunter_store.report.metrics import ProgressRow
 from support.views import job, node
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)

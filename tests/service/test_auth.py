@@ -1,6 +1,6 @@
 import pytest
 from shunter_service.auth import KeyRing
-from shunter_store import api_keys
+from shunter_store.installation import api_keys
 from shunter_store.tables import api_keys as table
 from sqlalchemy import Connection, delete, select
 from support.service_app import KEY, App

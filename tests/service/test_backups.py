@@ -15,11 +15,14 @@ from shunter_service.backups import backup, manifest, migrate, restore
 from shunter_service.backups.manifest import BadBackup
 from shunter_service.prepare import prepare
 from shunter_service.up.lock import AlreadyUp, Lock
-from shunter_store import api_keys, artifacts, bundles, deployment, jobs
-from shunter_store.database import Database
+from shunter_store.installation import api_keys, deployment
+from shunter_store.installation.settings import DataSettings
+from shunter_store.job import jobs
 from shunter_store.migrate import head_revision
-from shunter_store.objects import ObjectStore
-from shunter_store.settings import DataSettings
+from shunter_store.report import artifacts
+from shunter_store.sql.database import Database
+from shunter_store.storage import bundles
+from shunter_store.storage.objects import ObjectStore
 from support.store_rows import new_job, reread
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from shunter_schemas.api import Problem
-from shunter_store import providers
+from shunter_store.accounts import providers
 from shunter_store.tables import idempotency, jobs, outbox
 from sqlalchemy import Connection, func, select
 from support.documents import BUNDLE_ID, changed, script, tiny_lm

@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Callable
 
 import pytest
-from shunter_service.bundle_check import BadBundle, BundleLimits, check_bundle
+from shunter_service.accepting.bundle_check import BadBundle, BundleLimits, check_bundle
 
 LIMITS = BundleLimits(max_entries=50, max_unpacked_bytes=64 << 20)
 

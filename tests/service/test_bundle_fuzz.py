@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shunter_agent import bundle as agent
-from shunter_service.bundle_check import BadBundle, BundleLimits, check_bundle
+from shunter_agent.preparing import bundle as agent
+from shunter_service.accepting.bundle_check import BadBundle, BundleLimits, check_bundle
 
 pytestmark = pytest.mark.slow
 

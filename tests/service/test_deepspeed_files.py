@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from shunter import bundle as packing
-from shunter_store import bundle_members
+from shunter_store.storage import bundle_members
 from support.documents import changed, script
 from support.service_app import App
 

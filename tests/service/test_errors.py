@@ -5,10 +5,10 @@ import httpx
 import pytest
 from shunter_schemas.api import Problem
 from shunter_service.app import create_app
-from shunter_service.problem_pages import PAGES
-from shunter_service.problems import PROBLEMS
-from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
+from shunter_service.web.problem_pages import PAGES
+from shunter_service.web.problems import PROBLEMS
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 from sqlalchemy.exc import OperationalError
 from support.service_app import App
 

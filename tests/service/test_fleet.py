@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import NodeState
-from shunter_store import deployment, readings
+from shunter_store.accounts import readings
+from shunter_store.installation import deployment
 from shunter_store.tables import nodes
 from sqlalchemy import update
 from support.service_app import App

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from shunter_schemas.api import Forecast
 from shunter_schemas.states import State
-from shunter_service.forecasts import forecast
+from shunter_service.showing.forecasts import forecast
 
 
 def standing(**changes: Any) -> Any:

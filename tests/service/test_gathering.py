@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from shunter_service.gathering import Gathering
+from shunter_service.node.gathering import Gathering
 
 
 class Work:

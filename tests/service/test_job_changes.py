@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason, State
-from shunter_store import garbage, ledger
+from shunter_store.node import ledger
+from shunter_store.storage import garbage
 from shunter_store.tables import jobs as jobs_table
 from sqlalchemy import update
 from support.documents import changed, tiny_lm

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_schemas.states import Reason
-from shunter_store import checkpoints, events
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job import events
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.report import checkpoints
+from shunter_store.sql.database import Database
 from support.documents import changed, script, tiny_lm
 from support.node_messages import file_entry
 from support.service_app import App

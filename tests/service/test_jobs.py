@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import due, events, outbox
+from shunter_store.job import due, events, outbox
 from support.documents import changed, tiny_lm
 from support.exchanges import set_node
 from support.service_app import App

@@ -7,9 +7,9 @@ import httpx
 import pytest
 from shunter_service import keys
 from shunter_service.prepare import prepare
-from shunter_store import api_keys
-from shunter_store.database import Database
-from shunter_store.settings import DataSettings
+from shunter_store.installation import api_keys
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
 from support.api_process import running_api
 
 Say = pytest.CaptureFixture[str]

@@ -11,9 +11,10 @@ import httpx
 import pytest
 from shunter_schemas.node_sync import ListenAnswer, ListenRequest, Phase
 from shunter_service.app import create_app
-from shunter_service.listeners import AGAIN_S, FULL_AGAIN_S, Listeners
-from shunter_store import migrate, signing
-from shunter_store.ledger import NodeRow
+from shunter_service.node.listeners import AGAIN_S, FULL_AGAIN_S, Listeners
+from shunter_store import migrate
+from shunter_store.installation import signing
+from shunter_store.node.ledger import NodeRow
 from support.exchanges import one_node, row, want
 from support.service_app import App, served_app
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_service import log_index
-from shunter_service.log_pages import ANSWER_BYTES
-from shunter_service.log_text import LONGEST_LINE_BYTES
+from shunter_service.output import log_index
+from shunter_service.output.log_pages import ANSWER_BYTES
+from shunter_service.output.log_text import LONGEST_LINE_BYTES
 from support.log_output import Output, Reader
 from support.service_app import App
 from support.store_rows import new_job

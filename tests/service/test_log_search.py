@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_service import log_reading
-from shunter_service.log_pages import Budget
+from shunter_service.output import log_reading
+from shunter_service.output.log_pages import Budget
 from support.event_streams import read_whole
 from support.log_output import Output, Reader
 from support.service_app import App

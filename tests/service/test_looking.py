@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shunter_schemas.states import Reason
-from shunter_store import watch
+from shunter_store.job import watch
 from support.service_app import App
 from support.store_rows import new_job
 

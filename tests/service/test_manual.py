@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 import pytest
 from shunter_schemas.api import Problem
 from shunter_schemas.reasons import MEANINGS
-from shunter_service.problem_pages import PAGES, example
-from shunter_service.problems import PROBLEMS
-from shunter_store.lifecycle import OUTCOME
+from shunter_service.web.problem_pages import PAGES, example
+from shunter_service.web.problems import PROBLEMS
+from shunter_store.job.lifecycle import OUTCOME
 from support.service_app import App
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

@@ -8,8 +8,9 @@ import pytest
 from shunter_schemas.api import JobPage
 from shunter_schemas.ids import new_id
 from shunter_schemas.states import Reason
-from shunter_service.answers import encode
-from shunter_store import bundles, events, wishes
+from shunter_service.web.answers import encode
+from shunter_store.job import events, wishes
+from shunter_store.storage import bundles
 from shunter_store.tables import bundles as bundles_table
 from sqlalchemy import delete
 from support.documents import changed, tiny_lm

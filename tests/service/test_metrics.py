@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import MetricPoint
 from shunter_schemas.states import Reason
-from shunter_store import metrics
+from shunter_store.report import metrics
 from support.event_streams import read_whole
 from support.service_app import App
 from support.store_rows import new_job

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from shunter_providers.contract import Offer, Price
 from shunter_schemas.states import Reason
-from shunter_store import events, providers
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change, Moved
+from shunter_store.accounts import providers
+from shunter_store.job import events
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change, Moved
+from shunter_store.sql.database import Database
 from support.documents import changed, tiny_lm
 from support.service_app import App
 from support.store_rows import new_job

@@ -9,8 +9,10 @@ import httpx
 import pytest
 from shunter_schemas.node_sync import GrantAnswer, LogChunk, NodeStatus, Phase, Record, SyncAnswer, SyncRequest
 from shunter_schemas.states import NodeState
-from shunter_store import events, ledger, signing
-from shunter_store.ledger import NodeRow
+from shunter_store.installation import signing
+from shunter_store.job import events
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
 from support.service_app import App
 from support.store_rows import new_job, reread, run_gang
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from shunter_service.app import create_app
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 from support.exchanges import one_node
 from support.node_messages import boot, points, sync_request
 from support.service_app import App

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from shunter_providers.contract import Availability, Offer, Price
-from shunter_service.offer_views import OfferFilter, offer_page
-from shunter_store import providers
-from shunter_store.providers import ProviderRow
-from shunter_store.settings import ProviderSettings
-from shunter_store.sqltypes import db_now
+from shunter_service.showing.offer_views import OfferFilter, offer_page
+from shunter_store.accounts import providers
+from shunter_store.accounts.providers import ProviderRow
+from shunter_store.installation.settings import ProviderSettings
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import providers as table
 from sqlalchemy import update
 from support.service_app import App

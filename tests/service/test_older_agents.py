@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.node_sync import Phase
-from shunter_store import gang, ledger
-from shunter_store.gang import End
+from shunter_store.node import gang, ledger
+from shunter_store.node.gang import End
 from support.service_app import App
 from support.store_rows import new_job, run_gang
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from shunter_providers.contract import Availability, Offer, Price
-from shunter_store import ledger, providers
+from shunter_store.accounts import providers
+from shunter_store.node import ledger
 from support.documents import changed, tiny_lm
 from support.service_app import App
 

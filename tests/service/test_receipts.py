@@ -13,16 +13,16 @@ from shunter_planner.values import as_json
 from shunter_schemas.api import Receipt
 from shunter_schemas.node_sync import MetricPoint
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_service.receipts import receipt
-from shunter_store import metrics
-from shunter_store.events import TransitionRow
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger, follow
-from shunter_store.metrics import ProgressRow
-from shunter_store.money import MICRO, Sum
-from shunter_store.standings import Standing
+from shunter_service.showing.receipts import receipt
+from shunter_store.accounts.money import MICRO, Sum
+from shunter_store.job.events import TransitionRow
+from shunter_store.job.lifecycle import Trigger, follow
+from shunter_store.job.standings import Standing
+from shunter_store.node.ledger import NodeRow
+from shunter_store.report import metrics
+from shunter_store.report.metrics import ProgressRow
+from shunter_store.report.time_spent import Pace, paces
 from shunter_store.tables import charges, nodes
-from shunter_store.time_spent import Pace, paces
 from sqlalchemy import insert, update
 from support.service_app import App
 from support.store_rows import intend, new_job, new_node

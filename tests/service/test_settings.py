@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from shunter_service.settings import BadSettings, ServiceSettings, load_settings, unknown_settings
-from shunter_store.setting_names import WORKER_NAMES
-from shunter_store.settings import DataSettings
+from shunter_store.installation.setting_names import WORKER_NAMES
+from shunter_store.installation.settings import DataSettings
 from shunter_workers.settings import WorkerSettings
 from support.up_process import running_up
 

@@ -1,6 +1,8 @@
 import pytest
-from shunter_store import leases, outbox, providers, refusals
-from shunter_store.sqltypes import db_now
+from shunter_store.accounts import providers, refusals
+from shunter_store.installation import leases
+from shunter_store.job import outbox
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import outbox as outbox_table
 from sqlalchemy import update
 from support.service_app import App

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import wishes
+from shunter_store.job import wishes
 from support.service_app import App, served_app
 from support.store_rows import new_job
 from support.waiting import wait_until

@@ -17,7 +17,7 @@ from shunter_service.up.lock import AlreadyUp, Lock
 from shunter_service.up.progress import STALE_AFTER_S, Progress
 from shunter_service.up.role import Role, RoleSpec
 from shunter_service.up.supervisor import RoleFails, Supervisor
-from shunter_store.exit_codes import WRONG_SETTINGS
+from shunter_store.installation.exit_codes import WRONG_SETTINGS
 from support.up_process import lives
 from support.waiting import wait_until
 

@@ -6,8 +6,8 @@ import os
 import time
 from dataclasses import dataclass
 
-from shunter_service.tempo import Tempo, machine_used_s
-from shunter_store.settings import Pace
+from shunter_service.node.tempo import Tempo, machine_used_s
+from shunter_store.installation.settings import Pace
 
 
 @dataclass

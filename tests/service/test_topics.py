@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_service import sse
-from shunter_store import events, wishes
+from shunter_service.web import sse
+from shunter_store.job import events, wishes
 from shunter_store.tables import api_keys
 from sqlalchemy import delete
 from support.event_streams import Follower, Told, eventually, following, read_whole

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from shunter_store import events
+from shunter_store.job import events
 from support.event_streams import eventually, following
 from support.service_app import App, served_app
 from support.store_rows import new_job

@@ -26,10 +26,10 @@ from shunter_providers.contract import (
 )
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
-from shunter_store import reaching
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.reaching import BootstrapRow
+from shunter_store.node import reaching
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.reaching import BootstrapRow
+from shunter_store.sql.database import Database
 from shunter_workers.channels import channel
 from shunter_workers.channels.duty import Channels, Room, shard_of
 from shunter_workers.channels.keys import JobKeys, KeysOfJob

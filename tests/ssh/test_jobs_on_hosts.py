@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shunter_store import ledger
+from shunter_store.node import ledger
 from support.control_plane import ControlPlane, control_plane, plain
 from support.hosts import Host, Pool, make_pool
 from support.ssh_pool import as_variable, pool_settings

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health
-from shunter_store import beats, events, metrics
-from shunter_store.beats import Exchange
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.settings import Pace
-from shunter_store.sync import Ingested
+from shunter_store.installation.settings import Pace
+from shunter_store.job import events
+from shunter_store.node import beats
+from shunter_store.node.beats import Exchange
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.sync import Ingested
+from shunter_store.report import metrics
+from shunter_store.sql.database import Database
 from support.exchanges import NOW, exchange, is_due, one_node, park, row, set_job, set_node, want
 from support.node_messages import boot, log, points, record, sync_request
 from support.store_rows import new_job, run_gang, tell_to_run

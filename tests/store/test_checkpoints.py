@@ -2,9 +2,9 @@
 
 import pytest
 from shunter_schemas.node_sync import CheckpointUploaded
-from shunter_store import checkpoints
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.database import Database
+from shunter_store.report import checkpoints
+from shunter_store.report.checkpoints import CheckpointRow
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs as jobs_table
 from sqlalchemy import Connection, update
 from support.node_messages import file_entry

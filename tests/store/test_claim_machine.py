@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from shunter_store import due, events, steps
-from shunter_store.database import Database
-from shunter_store.due import Claim
 from shunter_store.errors import StaleStep
-from shunter_store.jobs import JobRow
-from shunter_store.sqltypes import db_now
+from shunter_store.job import due, events, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import job_due
 from sqlalchemy import Connection, select, update
 from support.store_rows import new_job

@@ -10,11 +10,13 @@ from shunter_schemas.ids import new_id
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_schemas.states import Reason
-from shunter_store import checkpoints, deletion, intake, jobs, ledger, retries, steps, sync, wishes
-from shunter_store.columns import metadata
-from shunter_store.database import Database
-from shunter_store.job_lists import JobFilter
-from shunter_store.lifecycle import Trigger
+from shunter_store.job import deletion, intake, jobs, retries, steps, wishes
+from shunter_store.job.job_lists import JobFilter
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node import ledger, sync
+from shunter_store.report import checkpoints
+from shunter_store.sql.database import Database
+from shunter_store.tables.columns import metadata
 from sqlalchemy import Connection, event
 from support.documents import tiny_lm
 from support.node_messages import boot, file_entry, log, points, sync_request

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from shunter_store import events, jobs, outbox
-from shunter_store.database import ATTEMPTS, Database
 from shunter_store.errors import UnusableDatabase
+from shunter_store.job import events, jobs, outbox
+from shunter_store.sql.database import ATTEMPTS, Database
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from support.store_rows import new_job
@@ -231,7 +231,7 @@ def test_an_old_sqlite_library_is_refused_with_what_to_do() -> None:
     script = (
         "import sys; sys.modules['pysqlite3'] = None\n"
         "import sqlite3; sqlite3.dbapi2.sqlite_version_info = (3, 51, 2)\n"
-        "from shunter_store.database import Database\n"
+        "from shunter_store.sql.database import Database\n"
         "Database.connect('sqlite:////tmp/never-made.db')\n"
     )
 

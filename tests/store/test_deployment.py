@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shunter_store import deployment, notices
-from shunter_store.database import Database
-from shunter_store.deployment import Deployment
+from shunter_store.installation import deployment, notices
+from shunter_store.installation.deployment import Deployment
+from shunter_store.sql.database import Database
 from shunter_store.tables import deployment as table
 from sqlalchemy import update
 

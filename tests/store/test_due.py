@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import due, outbox, steps, wishes
-from shunter_store.database import Database
 from shunter_store.errors import StaleStep
-from shunter_store.lifecycle import Trigger
-from shunter_store.sqltypes import db_now
+from shunter_store.job import due, outbox, steps, wishes
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import job_due
 from sqlalchemy import Connection, event, update
 from support.store_rows import claim_one, new_job, reread

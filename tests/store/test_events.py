@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from shunter_store import events
-from shunter_store.database import Database
 from shunter_store.errors import NotFound
+from shunter_store.job import events
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 from support.event_writer import write_events
 from support.store_rows import new_job, reread

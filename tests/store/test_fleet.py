@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shunter_schemas.states import NodeState
-from shunter_store import fleet, readings
-from shunter_store.database import Database
-from shunter_store.fleet import Billing, NodeFilter
-from shunter_store.readings import Reading
+from shunter_store.accounts import readings
+from shunter_store.accounts.readings import Reading
+from shunter_store.node import fleet
+from shunter_store.node.fleet import Billing, NodeFilter
+from shunter_store.sql.database import Database
 from shunter_store.tables import nodes
 from sqlalchemy import update
 from support.store_rows import intend, new_job, new_node

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import FailureClass, NodeState
-from shunter_store.gang import End, GangFacts, NodeFacts, Outcome, verdict
+from shunter_store.node.gang import End, GangFacts, NodeFacts, Outcome, verdict
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

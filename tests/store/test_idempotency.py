@@ -2,10 +2,10 @@
 
 import pytest
 from shunter_schemas.ids import new_id
-from shunter_store import idempotency, jobs
-from shunter_store.database import Database
 from shunter_store.errors import IdempotencyMismatch, KeyTaken
-from shunter_store.sqltypes import db_now
+from shunter_store.job import idempotency, jobs
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import idempotency as idempotency_table
 from sqlalchemy import Connection, update
 from support.store_rows import reread

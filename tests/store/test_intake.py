@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from shunter_schemas.faults import DocumentError, Fault
 from shunter_schemas.ids import new_id
-from shunter_store import events, idempotency, intake, job_lists, jobs
-from shunter_store.database import Database
 from shunter_store.errors import KeyTaken
-from shunter_store.intake import Answer, Outcome
-from shunter_store.job_lists import JobFilter
+from shunter_store.job import events, idempotency, intake, job_lists, jobs
+from shunter_store.job.intake import Answer, Outcome
+from shunter_store.job.job_lists import JobFilter
+from shunter_store.sql.database import Database
 from shunter_store.tables import idempotency as idempotency_table
 from shunter_store.tables import job_due, outbox
 from shunter_store.tables import jobs as jobs_table

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shunter_schemas.states import State
-from shunter_store import deletion, job_changes
-from shunter_store.database import Database
-from shunter_store.job_changes import DeletedJob, Moment
+from shunter_store.job import deletion, job_changes
+from shunter_store.job.job_changes import DeletedJob, Moment
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs
 from sqlalchemy import update
 from support.store_rows import new_job

@@ -9,10 +9,10 @@ import pytest
 from shunter_schemas.api import JobPatch
 from shunter_schemas.job import load_job
 from shunter_schemas.states import Reason, State
-from shunter_store import job_lists, steps, wishes
-from shunter_store.database import Database
-from shunter_store.job_lists import JobFilter, JobLine
-from shunter_store.lifecycle import Trigger
+from shunter_store.job import job_lists, steps, wishes
+from shunter_store.job.job_lists import JobFilter, JobLine
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs as jobs_table
 from sqlalchemy import event, update
 from support.documents import tiny_lm

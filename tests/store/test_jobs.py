@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from shunter_schemas.states import Health, State
-from shunter_store import due, events, jobs, outbox
-from shunter_store.database import Database
+from shunter_store.job import due, events, jobs, outbox
+from shunter_store.sql.database import Database
 from support.store_rows import new_job, reread
 
 

@@ -3,9 +3,9 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from shunter_store import leases
-from shunter_store.database import Database
-from shunter_store.sqltypes import db_now
+from shunter_store.installation import leases
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import leases as leases_table
 from sqlalchemy import update
 

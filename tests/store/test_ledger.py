@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
-from shunter_store import due, ledger
-from shunter_store.database import Database
 from shunter_store.errors import Conflict, NotFound, SlotsTaken, StaleStep
-from shunter_store.ledger import NodeRow
-from shunter_store.sqltypes import db_now
+from shunter_store.job import due
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import nodes as nodes_table
 from sqlalchemy import update
 from support.store_rows import claim_job, intend, new_job, new_node

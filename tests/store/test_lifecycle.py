@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from shunter_schemas.states import LIVE_STATES, TERMINAL_STATES, Reason, State
-from shunter_store.lifecycle import OUTCOME, TABLE, Effect, IllegalTransition, Trigger, follow, is_terminal
+from shunter_store.job.lifecycle import OUTCOME, TABLE, Effect, IllegalTransition, Trigger, follow, is_terminal
 
 
 def test_no_state_and_trigger_stand_in_two_rows() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 from shunter_schemas.node_sync import LogChunk
-from shunter_store import logs
-from shunter_store.database import Database
+from shunter_store.report import logs
+from shunter_store.sql.database import Database
 from support.store_rows import new_job
 
 

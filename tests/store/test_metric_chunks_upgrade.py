@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from shunter_schemas.node_sync import MetricPoint
-from shunter_store import metrics
-from shunter_store.database import Database
 from shunter_store.migrate import downgrade, upgrade
+from shunter_store.report import metrics
+from shunter_store.sql.database import Database
 from shunter_store.tables import metric_chunks
 from sqlalchemy import Connection, select
 from support.store_rows import new_job

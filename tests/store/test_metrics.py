@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from shunter_schemas.node_sync import MetricPoint, Progress
-from shunter_store import metrics
-from shunter_store.database import Database
-from shunter_store.metrics import STEPS_PER_CHUNK, Arrival, Series
+from shunter_store.report import metrics
+from shunter_store.report.metrics import STEPS_PER_CHUNK, Arrival, Series
+from shunter_store.sql.database import Database
 from shunter_store.tables import metric_chunks
 from sqlalchemy import Connection, func, select, update
 from support.store_rows import new_job

@@ -16,10 +16,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from shunter_store import tables  # noqa: F401 - fills the metadata
-from shunter_store.columns import metadata
-from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
 from shunter_store.migrate import alembic_config, current_revision, head_revision, upgrade
+from shunter_store.sql.database import Database
+from shunter_store.tables.columns import metadata
 from sqlalchemy import Connection, make_url, text
 from support.databases import BOTH, postgres_server
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import NodeState
-from shunter_store import deletion, ledger, money, readings, standings
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow, ScannedNode
-from shunter_store.money import MICRO, Costs, Span
+from shunter_store.accounts import money, readings
+from shunter_store.accounts.money import MICRO, Costs, Span
+from shunter_store.job import deletion, standings
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow, ScannedNode
+from shunter_store.sql.database import Database
 from shunter_store.tables import charges, jobs, nodes
 from sqlalchemy import insert, select, update
 from support.store_rows import intend, new_job, new_node

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shunter_store import documents, events, steps, wishes
-from shunter_store.database import Database
 from shunter_store.errors import Conflict, RevisionChanged
-from shunter_store.jobs import JobRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change, Moved
+from shunter_store.job import documents, events, steps, wishes
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change, Moved
+from shunter_store.sql.database import Database
 from support.store_rows import advance, claim_job, new_job, reread
 
 DDP: dict[str, Any] = {"version": "1", "strategy": {"kind": "ddp"}, "labels": {}}

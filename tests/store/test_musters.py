@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from shunter_schemas.muster import Muster
 from shunter_schemas.node_sync import Desired, Phase
-from shunter_store import ledger, sync
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
+from shunter_store.node import ledger, sync
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
 from shunter_store.tables import gang_nodes
 from sqlalchemy import select
 from support.exchanges import is_due, park

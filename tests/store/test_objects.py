@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from shunter_store.errors import NotFound, ObjectExists
-from shunter_store.objects import BadDigest, BadKey, ObjectStore
+from shunter_store.storage.objects import BadDigest, BadKey, ObjectStore
 
 KEY = "job_1/1/logs/stdout-000"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from shunter_schemas.node_sync import Phase
-from shunter_store import beats, ledger, orders
-from shunter_store.beats import Exchange
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.settings import Pace
-from shunter_store.sqltypes import clock_of, time_of
+from shunter_store.installation.settings import Pace
+from shunter_store.node import beats, ledger, orders
+from shunter_store.node.beats import Exchange
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of, time_of
 from support.exchanges import NOW, exchange, one_node, park, set_node, want
 from support.node_messages import boot, sync_request
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 from shunter_providers.contract import Pacer, Rate
-from shunter_store import paces
-from shunter_store.database import Database
-from shunter_store.paces import StorePacer
+from shunter_store.accounts import paces
+from shunter_store.accounts.paces import StorePacer
+from shunter_store.sql.database import Database
 
 RATE = Rate(1, 10.0)
 

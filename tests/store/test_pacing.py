@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import State
-from shunter_store.pacing import next_sync_s
-from shunter_store.settings import Pace
+from shunter_store.installation.settings import Pace
+from shunter_store.node.pacing import next_sync_s
 
 PACE = Pace(changing_s=0.2, watched_s=1.0, quiet_s=5.0)
 

@@ -8,9 +8,9 @@ from shunter_planner import History
 from shunter_planner.corrections import Correction, Kind, Pair
 from shunter_schemas.node_sync import Progress
 from shunter_schemas.states import State
-from shunter_store import metrics, pairs
-from shunter_store.database import Database
-from shunter_store.sqltypes import clock_of
+from shunter_store.report import metrics, pairs
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 from shunter_store.tables import jobs
 from sqlalchemy import update
 from support.store_rows import new_job

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from shunter_store import providers, refusals
-from shunter_store.database import Database
-from shunter_store.sqltypes import clock_of
+from shunter_store.accounts import providers, refusals
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 from shunter_store.tables import providers as providers_table
 from sqlalchemy import update
 from support.node_rows import intended

@@ -8,15 +8,18 @@ import pytest
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.node_sync import CheckpointUploaded
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_store import artifacts, checkpoints, deletion, events, garbage, ledger, retries, steps
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.columns import metadata
-from shunter_store.database import Database
 from shunter_store.errors import Conflict, NotFound
-from shunter_store.garbage import GarbageRow
-from shunter_store.jobs import JobRow
-from shunter_store.lifecycle import Trigger
+from shunter_store.job import deletion, events, retries, steps
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node import ledger
+from shunter_store.report import artifacts, checkpoints
+from shunter_store.report.checkpoints import CheckpointRow
+from shunter_store.sql.database import Database
+from shunter_store.storage import garbage
+from shunter_store.storage.garbage import GarbageRow
 from shunter_store.tables import jobs as jobs_table
+from shunter_store.tables.columns import metadata
 from sqlalchemy import Connection, func, select, update
 from support.documents import tiny_lm
 from support.node_messages import file_entry

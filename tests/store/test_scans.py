@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import NodeState
-from shunter_store import due, ledger, scans, steps
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow, ScannedNode
-from shunter_store.sqltypes import db_now
+from shunter_store.job import due, steps
+from shunter_store.node import ledger, scans
+from shunter_store.node.ledger import NodeRow, ScannedNode
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import nodes as nodes_table
 from sqlalchemy import update
 from support.store_rows import claim_job, intend, new_job, new_node

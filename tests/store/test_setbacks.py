@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from shunter_store import due, ledger, money, notices
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.money import Span
-from shunter_store.setbacks import follow_jump
-from shunter_store.sqltypes import clock_of
+from shunter_store.accounts import money
+from shunter_store.accounts.money import Span
+from shunter_store.installation import notices
+from shunter_store.installation.setbacks import follow_jump
+from shunter_store.job import due
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 from shunter_store.tables import charges, job_due, nodes
 from sqlalchemy import insert, update
 from support.store_rows import intend, new_job, new_node

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from shunter_store.setting_names import UnknownSetting
-from shunter_store.settings import DataSettings, ProviderSettings, default_data_dir
+from shunter_store.installation.setting_names import UnknownSetting
+from shunter_store.installation.settings import DataSettings, ProviderSettings, default_data_dir
 
 
 def test_everything_lies_in_the_data_directory_by_default(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from shunter_store.signing import node_sync_token, sign, token_hash, verify
+from shunter_store.installation.signing import node_sync_token, sign, token_hash, verify
 
 SECRET = b"s" * 32
 KEY = "job_1/1/logs/ä b?.txt"

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason
-from shunter_store import api_keys, artifacts, bundles, deployment, outbox, providers, steps, watch
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.sqltypes import db_now
+from shunter_store.accounts import providers
+from shunter_store.installation import api_keys, deployment
+from shunter_store.job import outbox, steps, watch
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.report import artifacts
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
+from shunter_store.storage import bundles
 from shunter_store.tables import watches
 from sqlalchemy import update
 from support.store_rows import advance, claim_job, new_job

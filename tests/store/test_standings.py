@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from shunter_schemas.ids import new_id
 from shunter_schemas.node_sync import Progress
 from shunter_schemas.states import Reason
-from shunter_store import events, gang, ledger, metrics, standings, steps, sync
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.standings import Standing
+from shunter_store.job import events, standings, steps
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.standings import Standing
+from shunter_store.node import gang, ledger, sync
+from shunter_store.report import metrics
+from shunter_store.sql.database import Database
 from shunter_store.tables import nodes
 from sqlalchemy import update
 from support.node_messages import boot, sync_request

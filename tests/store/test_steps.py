@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import LIVE_STATES, Health, Reason, State
-from shunter_store import due, events, jobs, ledger, outbox, steps, wishes
-from shunter_store.database import Database
 from shunter_store.errors import Conflict, Overtaken
-from shunter_store.jobs import JobRow
-from shunter_store.lifecycle import IllegalTransition, Trigger
-from shunter_store.steps import Change
+from shunter_store.job import due, events, jobs, outbox, steps, wishes
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import IllegalTransition, Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node import ledger
+from shunter_store.sql.database import Database
 from support.store_rows import advance, claim_job, claim_one, intend, new_job, new_node, reread
 
 UP = (Trigger.PLANNED, Trigger.NODES_READY, Trigger.TRAINER_UP)

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health, NodeState
-from shunter_store import artifacts, checkpoints, events, gang, jobs, ledger, logs, metrics, sync
-from shunter_store.database import Database
-from shunter_store.gang import End, Outcome
-from shunter_store.sqltypes import db_now
+from shunter_store.job import events, jobs
+from shunter_store.node import gang, ledger, sync
+from shunter_store.node.gang import End, Outcome
+from shunter_store.report import artifacts, checkpoints, logs, metrics
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from support.exchanges import exchange, facts, is_due, one_node, park, row, set_job, set_node, told, want
 from support.node_messages import NodePhase, boot, checkpoint, file_entry, log, points, record
 from support.store_rows import new_job, run_gang, tell_to_run

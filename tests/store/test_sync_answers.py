@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase, SyncRequest
 from shunter_schemas.states import NodeState
-from shunter_store import ledger, sync, watch, wishes
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.settings import Pace
-from shunter_store.sqltypes import db_now
+from shunter_store.installation.settings import Pace
+from shunter_store.job import watch, wishes
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node import ledger, sync
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import jobs as jobs_table
 from sqlalchemy import Connection, delete, event
 from support.exchanges import NOW, exchange, one_node, row, set_node, told, want

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from shunter_schemas.node_sync import Record
-from shunter_store.sqltypes import dump_json
-from shunter_store.sync_reading import MOST_RECORDS, Told, read_request, sort_records
-from shunter_store.texts import LONGEST_TEXT, clean, clean_text
+from shunter_store.node.sync_reading import MOST_RECORDS, Told, read_request, sort_records
+from shunter_store.report.texts import LONGEST_TEXT, clean, clean_text
+from shunter_store.sql.sqltypes import dump_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

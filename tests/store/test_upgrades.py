@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 from shunter_schemas.states import NodeState, State
-from shunter_store.columns import metadata
-from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
 from shunter_store.migrate import current_revision, downgrade, head_revision, is_known, upgrade
+from shunter_store.sql.database import Database
+from shunter_store.tables.columns import metadata
 from sqlalchemy import Boolean, Column, Connection, Double, Integer, Table, insert, make_url, select, text
 from support.databases import BOTH, postgres_server
 

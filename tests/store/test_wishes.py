@@ -9,11 +9,11 @@ from shunter_schemas.changes import parse_request
 from shunter_schemas.faults import DocumentError
 from shunter_schemas.job import load_job
 from shunter_schemas.states import Reason, State
-from shunter_store import due, events, job_lists, jobs, steps, wishes
-from shunter_store.database import Database
 from shunter_store.errors import Conflict, NotFound, RevisionChanged
-from shunter_store.job_lists import JobFilter
-from shunter_store.lifecycle import Trigger
+from shunter_store.job import due, events, job_lists, jobs, steps, wishes
+from shunter_store.job.job_lists import JobFilter
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.sql.database import Database
 from shunter_store.tables import job_due
 from sqlalchemy import select
 from support.documents import body, tiny_lm

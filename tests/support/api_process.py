@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 from support.waiting import wait_until
 from support.worker_part import WorkerPart
 

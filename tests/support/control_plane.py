@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 from shunter_providers.machine import folders, processes
 from shunter_service.up import broker
-from shunter_store.database import Database
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql.database import Database
 from support import proc
 from support.fleets import end_fleets
 from support.waiting import wait_until

@@ -14,10 +14,11 @@ from shunter_providers.contract import Intent
 from shunter_providers.instances import make_instances
 from shunter_providers.local import LocalProvider
 from shunter_providers.registry import Registry
-from shunter_store import deployment, due
-from shunter_store.database import Database
-from shunter_store.due import Claim
-from shunter_store.jobs import JobRow
+from shunter_store.installation import deployment
+from shunter_store.job import due
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.sql.database import Database
 from shunter_workers.accounts import Accounts
 from shunter_workers.applying import Applier
 from shunter_workers.decisions import RecordHandle, Settle

@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from shunter_store import tables  # noqa: F401 - fills the metadata
-from shunter_store.columns import metadata
-from shunter_store.database import Database
 from shunter_store.migrate import upgrade
+from shunter_store.sql.database import Database
+from shunter_store.tables.columns import metadata
 from sqlalchemy import make_url
 
 _OPENED: dict[str, Database] = {}

@@ -7,8 +7,8 @@ import sys
 import traceback
 from contextlib import closing
 
-from shunter_store import events
-from shunter_store.database import Database
+from shunter_store.job import events
+from shunter_store.sql.database import Database
 
 
 def write_events(database: Database, job_id: str, count: int) -> list[int]:

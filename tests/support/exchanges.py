@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shunter_schemas.node_sync import Phase
-from shunter_store import due, events, gang, ledger, steps, sync
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.settings import Pace
-from shunter_store.sync import Ingested
+from shunter_store.installation.settings import Pace
+from shunter_store.job import due, events, steps
+from shunter_store.node import gang, ledger, sync
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.sync import Ingested
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs, nodes
 from sqlalchemy import update
 from support.node_messages import sync_request

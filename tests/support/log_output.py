@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from shunter_schemas.ids import new_id
 from shunter_schemas.node_sync import LogChunk
-from shunter_store import logs
+from shunter_store.report import logs
 from support.service_app import App
 
 

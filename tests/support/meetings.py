@@ -8,7 +8,7 @@ from typing import Any
 
 from shunter_schemas.muster import Endpoint, Muster, Peer, Reach
 from shunter_schemas.node_sync import Phase
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 
 PORT = 23456
 Faults = Mapping[tuple[int, int], str]

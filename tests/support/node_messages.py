@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from shunter_schemas.node_sync import PROTOCOL, NodeStatus, Record, SyncRequest
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 
 Short = tuple[str, int, dict[str, Any]]
 """Type, number and data of a record; generation 1 at the first second."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shunter_schemas.ids import new_node_token
-from shunter_store import ledger
-from shunter_store.database import Database
-from shunter_store.ledger import NewNode, NodeRow
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NewNode, NodeRow
+from shunter_store.sql.database import Database
 from shunter_store.tables import nodes
 from sqlalchemy import update
 from support.store_rows import claim_job

@@ -14,12 +14,12 @@ import httpx
 from shunter_schemas.ids import new_id
 from shunter_service.app import create_app
 from shunter_service.context import Service, open_service
-from shunter_service.node_door import NodeDoor
+from shunter_service.node.node_door import NodeDoor
 from shunter_service.server import make_server
 from shunter_service.settings import ServiceSettings
-from shunter_store import api_keys
-from shunter_store.database import Database
-from shunter_store.settings import DataSettings, ProviderSettings
+from shunter_store.installation import api_keys
+from shunter_store.installation.settings import DataSettings, ProviderSettings
+from shunter_store.sql.database import Database
 from support.documents import tiny_lm
 from support.worker_part import WorkerPart
 

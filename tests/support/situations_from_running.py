@@ -8,7 +8,7 @@ from typing import Any
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import FailureClass, Health, NodeState, Reason, State
-from shunter_store.gang import End
+from shunter_store.node.gang import End
 from shunter_workers.view import Memory, View
 from support.meetings import gathered
 from support.views import (

@@ -7,14 +7,15 @@ from typing import Any
 
 from shunter_schemas.ids import new_id, new_node_token
 from shunter_schemas.node_sync import Phase
-from shunter_store import due, jobs, ledger, steps
-from shunter_store.database import Database
-from shunter_store.due import Claim
-from shunter_store.intake import Answer, Offer
-from shunter_store.jobs import JobRow, NewJob
-from shunter_store.ledger import NewNode, NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.signing import token_hash
+from shunter_store.installation.signing import token_hash
+from shunter_store.job import due, jobs, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.intake import Answer, Offer
+from shunter_store.job.jobs import JobRow, NewJob
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NewNode, NodeRow
+from shunter_store.sql.database import Database
 from shunter_store.tables import job_due
 from sqlalchemy import Connection, update
 

@@ -13,9 +13,9 @@ from shunter_providers.contract import Availability, Capabilities, Offer, Price
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import FailureClass, Health, NodeState, State
-from shunter_store.gang import End, GangFacts, NodeFacts, verdict
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
+from shunter_store.job.jobs import JobRow
+from shunter_store.node.gang import End, GangFacts, NodeFacts, verdict
+from shunter_store.node.ledger import NodeRow
 from shunter_workers.decisions import (
     Act,
     BeginCreate,

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 from shunter_schemas.node_sync import LogChunk, MetricPoint, Progress
 from shunter_schemas.states import Reason
-from shunter_store import artifacts, logs, metrics, steps
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.objects import ObjectStore
-from shunter_store.steps import Change
+from shunter_store.job import steps
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.report import artifacts, logs, metrics
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 from sqlalchemy import Connection
 from support.store_rows import take_job
 

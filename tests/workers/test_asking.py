@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from shunter_schemas.states import Reason, State
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.lifecycle import Trigger
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.report.checkpoints import CheckpointRow
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import Memory

@@ -9,8 +9,8 @@ from shunter_planner import Plan
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Assignment
 from shunter_schemas.states import State
-from shunter_store.bundles import BundleRow
-from shunter_store.checkpoints import CheckpointRow
+from shunter_store.report.checkpoints import CheckpointRow
+from shunter_store.storage.bundles import BundleRow
 from shunter_workers.assignments import bundles_of, make_orders
 from shunter_workers.mustering import Meeting, judge
 from shunter_workers.view import View

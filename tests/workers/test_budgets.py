@@ -8,7 +8,7 @@ import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_store.gang import End
+from shunter_store.node.gang import End
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Limit, Run, Settle
 from shunter_workers.view import Memory, View

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shunter_store import garbage
-from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
+from shunter_store.sql.database import Database
+from shunter_store.storage import garbage
+from shunter_store.storage.objects import ObjectStore
 from shunter_workers.duties.collector import AT_ONCE, EVERY_S, Collector
 
 

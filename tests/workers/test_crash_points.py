@@ -12,7 +12,8 @@ from shunter_providers.local import LocalProvider
 from shunter_providers.testing import make_intent
 from shunter_schemas.node_sync import LaunchFile
 from shunter_schemas.states import NodeState
-from shunter_store import deployment, ledger
+from shunter_store.installation import deployment
+from shunter_store.node import ledger
 from shunter_workers.packing import pack_launch
 from support.control_plane import ControlPlane, plain
 from support.waiting import wait_until

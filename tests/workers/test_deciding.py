@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from shunter_schemas.states import LIVE_STATES, NodeState, State
-from shunter_store.lifecycle import Trigger
+from shunter_store.job.lifecycle import Trigger
 from shunter_workers.deciding import BY_STATE, decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import View

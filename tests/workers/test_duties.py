@@ -16,11 +16,14 @@ from shunter_providers.registry import Registry
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import CheckpointUploaded, FileEntry
 from shunter_schemas.states import Health, NodeState
-from shunter_store import checkpoints, due, jobs, leases, outbox, providers
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.objects import ObjectStore
-from shunter_store.sqltypes import now_as_time
+from shunter_store.accounts import providers
+from shunter_store.installation import leases
+from shunter_store.job import due, jobs, outbox
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.report import checkpoints
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import now_as_time
+from shunter_store.storage.objects import ObjectStore
 from shunter_store.tables import job_due
 from shunter_workers.claiming import AT_ONCE, Claimer
 from shunter_workers.duties.collector import Collector

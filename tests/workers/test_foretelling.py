@@ -9,11 +9,11 @@ import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Progress
 from shunter_schemas.states import NodeState, State
-from shunter_store import metrics
-from shunter_store.database import Database
-from shunter_store.lifecycle import Trigger
-from shunter_store.metrics import ProgressRow
-from shunter_store.sqltypes import now_as_time
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.report import metrics
+from shunter_store.report.metrics import ProgressRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import now_as_time
 from shunter_store.tables import job_due, jobs
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle

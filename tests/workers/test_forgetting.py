@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from shunter_store import idempotency
-from shunter_store.database import Database
-from shunter_store.sqltypes import db_now
+from shunter_store.job import idempotency
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import idempotency as kept
 from shunter_workers.duties.forgetter import EVERY_S, Forgetter
 from sqlalchemy import func, select, update

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncssh
 import pytest
-from shunter_store import reaching
-from shunter_store.database import Database
+from shunter_store.node import reaching
+from shunter_store.sql.database import Database
 from shunter_workers.channels.keys import JobKeys
 
 

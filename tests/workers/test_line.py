@@ -11,13 +11,14 @@ from shunter_schemas.api import JobPatch
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.job import load_job
 from shunter_schemas.states import State
-from shunter_store import jobs, ledger, wishes
-from shunter_store.database import Database
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NewNode
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
-from shunter_store.steps import apply as apply_step
+from shunter_store.job import jobs, wishes
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.job.steps import apply as apply_step
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NewNode
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs as jobs_table
 from shunter_store.tables import nodes
 from shunter_workers import line

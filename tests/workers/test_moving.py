@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState, State
-from shunter_store.gang import End
+from shunter_store.node.gang import End
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import Memory, View

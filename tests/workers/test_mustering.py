@@ -9,7 +9,7 @@ import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.muster import Endpoint
 from shunter_schemas.states import State
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.mustering import Meeting, Unmet, impostor, judge, tell

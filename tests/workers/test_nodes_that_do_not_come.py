@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_store.lifecycle import Trigger
+from shunter_store.job.lifecycle import Trigger
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import Memory, View

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from shunter_store.database import Database
+from shunter_store.sql.database import Database
 from support.control_plane import ControlPlane, control_plane, plain
 from support.databases import empty
 

@@ -9,8 +9,9 @@ import pytest
 from shunter_providers.contract import Fault, Instance, NodeCondition, NodeView, Provider, ProviderError
 from shunter_providers.local.provider import LocalProvider
 from shunter_providers.registry import Registry
-from shunter_store import deployment, notices, readings
-from shunter_store.database import Database
+from shunter_store.accounts import readings
+from shunter_store.installation import deployment, notices
+from shunter_store.sql.database import Database
 from shunter_store.tables import deployment as table
 from shunter_workers.accounts import Accounts
 from shunter_workers.duties.reaper import Reaper

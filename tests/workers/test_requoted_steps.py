@@ -14,10 +14,11 @@ from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
 from shunter_schemas.job import load_job
 from shunter_schemas.states import NodeState
-from shunter_store import events, ledger
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.settings import ProviderSettings
+from shunter_store.installation.settings import ProviderSettings
+from shunter_store.job import events
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
+from shunter_store.sql.database import Database
 from shunter_workers import offers
 from shunter_workers.accounts import Accounts
 from shunter_workers.settings import WorkerSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from shunter_schemas.states import NodeState, Reason, State
-from shunter_store.gang import End
-from shunter_store.lifecycle import Trigger
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node.gang import End
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from support.views import NOW, job, node, part, view

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
 from support import proc
 from support.control_plane import ControlPlane, plain
 from support.waiting import wait_until

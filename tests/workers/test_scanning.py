@@ -22,8 +22,8 @@ from shunter_providers.contract import (
 from shunter_providers.local import LocalProvider
 from shunter_providers.registry import Registry
 from shunter_schemas.states import NodeState
-from shunter_store import ledger
-from shunter_store.database import Database
+from shunter_store.node import ledger
+from shunter_store.sql.database import Database
 from shunter_store.tables import job_due, nodes
 from shunter_workers.accounts import Accounts
 from shunter_workers.duties.reaper import Reaper

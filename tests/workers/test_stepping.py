@@ -12,11 +12,12 @@ from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
 from shunter_schemas.job import load_job
 from shunter_schemas.states import NodeState, State
-from shunter_store import due, events, jobs, ledger, outbox, wishes
-from shunter_store.database import Database
-from shunter_store.jobs import JobRow
-from shunter_store.settings import ProviderSettings
-from shunter_store.sqltypes import clock_of
+from shunter_store.installation.settings import ProviderSettings
+from shunter_store.job import due, events, jobs, outbox, wishes
+from shunter_store.job.jobs import JobRow
+from shunter_store.node import ledger
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 from shunter_store.tables import job_due
 from shunter_workers.accounts import Accounts
 from shunter_workers.settings import WorkerSettings

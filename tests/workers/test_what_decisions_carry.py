@@ -9,7 +9,7 @@ import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health, NodeState, Reason, State
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Act, Create, Intend, Run, Settle
 from shunter_workers.states.ends import START_TAKES_S

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shunter_store import ledger
+from shunter_store.node import ledger
 from support.control_plane import ControlPlane, plain
 from support.documents import tiny_lm
 from support.waiting import wait_until

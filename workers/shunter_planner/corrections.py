@@ -2,7 +2,7 @@
 
 Runs are alike that have the same kind of GPU, strategy and model. Their ratios of measured to predicted are taken
 together by the median, drawn towards 1 while there are few of them, and bounded: a correction trims priors, it never
-replaces them. Pure; the pairs themselves are read by the store (`shunter_store.pairs`).
+replaces them. Pure; the pairs themselves are read by the store (`shunter_store.report.pairs`).
 """
 
 from __future__ import annotations

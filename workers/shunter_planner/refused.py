@@ -18,7 +18,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 
 def refused_blocks(standing: Mapping[str, Mapping[str, Any]]) -> list[Block]:
-    """One for each refusal (`shunter_store.refusals`), within its reach."""
+    """One for each refusal (`shunter_store.accounts.refusals`), within its reach."""
     return [_block(instance, told) for instance, told in standing.items() if told["fault"] in _REASONS]
 
 

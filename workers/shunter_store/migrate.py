@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, inspect, make_url, text
 
-from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
+from shunter_store.sql.database import Database
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Sequence
 
 from shunter_store import migrate
-from shunter_store.database import Database
 from shunter_store.errors import UnusableDatabase
-from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
-from shunter_store.settings import in_words
+from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.installation.settings import in_words
+from shunter_store.sql.database import Database
 
 from shunter_workers.settings import WorkerSettings, signing_secret
 

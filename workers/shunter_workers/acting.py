@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from shunter_planner.values import offer_from_json
 from shunter_providers.contract import Fault, Intent, Launch, NodeView, Provider, ProviderError, Scope
 from shunter_providers.registry import Registry
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.decisions import (

@@ -15,10 +15,13 @@ from shunter_planner import Plan
 from shunter_providers.contract import Capabilities
 from shunter_schemas.ids import new_node_token
 from shunter_schemas.node_sync import Phase
-from shunter_store import due, ledger, refusals, scans, signing, steps
-from shunter_store.due import Claim
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NewNode
+from shunter_store.accounts import refusals
+from shunter_store.installation import signing
+from shunter_store.job import due, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.node import ledger, scans
+from shunter_store.node.ledger import NewNode
 from sqlalchemy import Connection
 
 from shunter_workers import breakdowns, line

@@ -10,8 +10,8 @@ from shunter_planner.pinning import pinned
 from shunter_schemas.job import JobSpec
 from shunter_schemas.node_sync import Assignment, ObjectRef, RankPlan, ResumePoint
 from shunter_schemas.source import BundleSource
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
+from shunter_store.report.checkpoints import CheckpointRow
 
 from shunter_workers.choosing import devices_of
 from shunter_workers.mustering import Meeting

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shunter_store import jobs, steps
-from shunter_store.due import Claim
-from shunter_store.jobs import JobRow
-from shunter_store.steps import Change
+from shunter_store.job import jobs, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.steps import Change
 from sqlalchemy import Connection
 
 FIRST_RETRY_S: Final = 10.0

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from shunter_store import due
-from shunter_store.database import Database
-from shunter_store.due import Claim
+from shunter_store.job import due
+from shunter_store.job.due import Claim
+from shunter_store.sql.database import Database
 
 AT_ONCE: Final = 6
 """Steps of one process at the same time; they wait for providers and for the database, not for the processor."""

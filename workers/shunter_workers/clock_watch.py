@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from shunter_store.database import Database
-from shunter_store.setbacks import NOTABLE_S, follow_jump
-from shunter_store.sqltypes import clock_of
+from shunter_store.installation.setbacks import NOTABLE_S, follow_jump
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
 
 EVERY_S: Final = 2.0
 LOOKS_WITHIN_S: Final = 5.0

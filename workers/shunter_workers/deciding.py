@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from shunter_schemas.states import State
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
 
 from shunter_workers.decisions import Act, Decision, Settle, WakeWaiting
 from shunter_workers.states import provisioning, queued, recovering, running, starting, stopping

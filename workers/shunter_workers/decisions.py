@@ -14,9 +14,9 @@ from shunter_planner import Plan
 from shunter_providers.contract import NodeView, ProviderError
 from shunter_schemas.node_sync import Assignment, Phase
 from shunter_schemas.states import Reason
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 Memory = Mapping[str, Any]
 """What one step leaves to the next (`view.Memory` names the keys)."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from shunter_providers.contract import Capabilities
 from shunter_schemas.node_sync import LaunchFile, Lease
-from shunter_store import signing
-from shunter_store.ledger import NodeRow
+from shunter_store.installation import signing
+from shunter_store.node.ledger import NodeRow
 
 SERVICE_URL_FILE: Final = "service-url"
 """On nodes that the core reaches by SSH: beside `launch.json`, rewritten whenever the way to the service changes."""

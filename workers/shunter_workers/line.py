@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from shunter_schemas.states import NodeState, State
-from shunter_store.jobs import JobRow
+from shunter_store.job.jobs import JobRow
 from shunter_store.tables import job_due, jobs, nodes
 from sqlalchemy import Connection, Integer, and_, bindparam, case, exists, or_, select, tuple_
 

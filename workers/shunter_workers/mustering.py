@@ -14,10 +14,10 @@ from typing import Any, Final
 from shunter_providers.gpu_names import is_of
 from shunter_schemas.muster import Muster, Reach
 from shunter_schemas.node_sync import Phase
-from shunter_store.clocks import ahead
-from shunter_store.ledger import NodeRow
-from shunter_store.musters import addresses_of, muster_of
-from shunter_store.texts import clean_text
+from shunter_store.node.clocks import ahead
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.musters import addresses_of, muster_of
+from shunter_store.report.texts import clean_text
 
 from shunter_workers.view import View
 

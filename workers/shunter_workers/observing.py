@@ -14,15 +14,19 @@ from shunter_planner.models.document import Known, Unknown, model_of
 from shunter_planner.refused import refused_blocks
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.states import NodeState, State
-from shunter_store import bundle_members, bundles, checkpoints, gang, jobs, ledger, metrics, reaching, refusals
-from shunter_store.bundles import BundleRow
-from shunter_store.database import Database
-from shunter_store.due import Claim
+from shunter_store.accounts import refusals
 from shunter_store.errors import ClockSetBack, StaleStep
-from shunter_store.lifecycle import is_terminal
-from shunter_store.objects import ObjectStore
-from shunter_store.pairs import Past
-from shunter_store.sqltypes import clock_of
+from shunter_store.job import jobs
+from shunter_store.job.due import Claim
+from shunter_store.job.lifecycle import is_terminal
+from shunter_store.node import gang, ledger, reaching
+from shunter_store.report import checkpoints, metrics
+from shunter_store.report.pairs import Past
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import clock_of
+from shunter_store.storage import bundle_members, bundles
+from shunter_store.storage.bundles import BundleRow
+from shunter_store.storage.objects import ObjectStore
 from sqlalchemy import Connection
 
 from shunter_workers import line

@@ -13,7 +13,7 @@ from shunter_planner import Candidate, Unavailable
 from shunter_providers.contract import Capabilities, Fault, Offer, OfferQuery, ProviderError
 from shunter_providers.registry import Registry
 from shunter_schemas.job import JobSpec
-from shunter_store.settings import Hold
+from shunter_store.installation.settings import Hold
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.view import Market, Requoted

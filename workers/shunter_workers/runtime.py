@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from shunter_store import activity, deployment
-from shunter_store.database import Database
+from shunter_store.installation import activity, deployment
+from shunter_store.sql.database import Database
 
 from shunter_workers.settings import WorkerSettings
 from shunter_workers.staff import Staff, hire

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
 
 
 class WorkerSettings(DataSettings):

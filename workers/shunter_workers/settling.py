@@ -7,8 +7,8 @@ from typing import Final
 
 from shunter_providers.contract import Fault, NodeCondition, ProviderError
 from shunter_schemas.states import NodeState, State
-from shunter_store.ledger import NodeRow
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import (
     Act,

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from shunter_store import leases
-from shunter_store.database import Database
+from shunter_store.installation import leases
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 AFTER_A_FAILURE_S: Final = 2.0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from shunter_providers.instances import make_instances
 from shunter_providers.registry import Registry
-from shunter_store import activity
-from shunter_store.database import Database
-from shunter_store.objects import ObjectStore
-from shunter_store.paces import StorePacer
-from shunter_store.pairs import Past
+from shunter_store.accounts.paces import StorePacer
+from shunter_store.installation import activity
+from shunter_store.report.pairs import Past
+from shunter_store.sql.database import Database
+from shunter_store.storage.objects import ObjectStore
 
 from shunter_workers.accounts import Accounts
 from shunter_workers.acting import Actor

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shunter_store import due, steps
-from shunter_store.database import Database
-from shunter_store.due import Claim
 from shunter_store.errors import ClockSetBack, Overtaken, SlotsTaken, StaleStep
-from shunter_store.jobs import JobRow
-from shunter_store.steps import Change
+from shunter_store.job import due, steps
+from shunter_store.job.due import Claim
+from shunter_store.job.jobs import JobRow
+from shunter_store.job.steps import Change
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 from shunter_workers import breakdowns

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from shunter_store.database import Database
-from shunter_store.sqltypes import db_now
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now
 from shunter_store.tables import job_due, leases
 from sqlalchemy import Connection, bindparam, select, update
 

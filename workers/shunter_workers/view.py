@@ -13,12 +13,12 @@ from shunter_planner.values import plan_from_json
 from shunter_providers.contract import Capabilities, Offer, Scope
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import NodeState, Reason
-from shunter_store.bundles import BundleRow
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.gang import GangFacts, Verdict
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
-from shunter_store.metrics import ProgressRow
+from shunter_store.job.jobs import JobRow
+from shunter_store.node.gang import GangFacts, Verdict
+from shunter_store.node.ledger import NodeRow
+from shunter_store.report.checkpoints import CheckpointRow
+from shunter_store.report.metrics import ProgressRow
+from shunter_store.storage.bundles import BundleRow
 
 NO_HISTORY = History()
 MEMORY = "steps"

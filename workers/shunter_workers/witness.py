@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shunter_store import deployment
-from shunter_store.database import Database
-from shunter_store.deployment import Deployment
+from shunter_store.installation import deployment
+from shunter_store.installation.deployment import Deployment
+from shunter_store.sql.database import Database
 
 EVERY_S: Final = 15.0
 

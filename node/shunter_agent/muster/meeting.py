@@ -7,11 +7,11 @@ import threading
 import time
 from typing import Any, Callable
 
+from shunter_agent.keeping.tuning import Tuning
 from shunter_agent.muster.calling import try_all
 from shunter_agent.muster.listening import Hold, Listener
 from shunter_agent.probe import interfaces
 from shunter_agent.trace import trace_exception
-from shunter_agent.tuning import Tuning
 
 _AGAIN_S = 0.5
 

@@ -15,9 +15,11 @@ from typing import Final
 
 import fsspec
 from pydantic import ValidationError
-from shunter_store import copies, deployment, migrate
+from shunter_store import migrate
 from shunter_store.errors import UnusableDatabase
-from shunter_store.settings import DataSettings
+from shunter_store.installation import deployment
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql import copies
 from sqlalchemy import Connection
 
 from shunter_service.backups import manifest

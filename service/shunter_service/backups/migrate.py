@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from shunter_store import migrate
 from shunter_store.errors import UnusableDatabase
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
 from sqlalchemy.exc import SQLAlchemyError
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
-from shunter_store import copies
 from shunter_store.errors import UnusableDatabase
-from shunter_store.settings import DataSettings
+from shunter_store.installation.settings import DataSettings
+from shunter_store.sql import copies
 
 from shunter_service.backups import manifest
 from shunter_service.backups.backup import OBJECTS, objects_folder

@@ -7,19 +7,19 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 from shunter_schemas.api import Bundle
 from shunter_schemas.faults import Fault
-from shunter_store import bundles
-from shunter_store.bundles import BundleRow
+from shunter_store.storage import bundles
+from shunter_store.storage.bundles import BundleRow
 from sqlalchemy import Connection
 
+from shunter_service.accepting.bundle_check import BadBundle, check_bundle
 from shunter_service.access import AnyRequest
-from shunter_service.answers import shaped
 from shunter_service.auth import WRITE
-from shunter_service.bodies import ARCHIVES, check_length, require_type
-from shunter_service.bundle_check import BadBundle, check_bundle
 from shunter_service.context import Service
-from shunter_service.problems import ProblemError, not_found
-from shunter_service.transfers import Spooled
-from shunter_service.views import bundle_view
+from shunter_service.showing.views import bundle_view
+from shunter_service.web.answers import shaped
+from shunter_service.web.bodies import ARCHIVES, check_length, require_type
+from shunter_service.web.problems import ProblemError, not_found
+from shunter_service.web.transfers import Spooled
 
 
 class BundlesController(Controller):

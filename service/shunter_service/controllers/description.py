@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple
 from litestar import Controller, Response, get
 from litestar.params import FromPath, HeaderParameter
 
-from shunter_service.problems import not_found
+from shunter_service.web.problems import not_found
 
 _POLICY: Final = "; ".join(
     (

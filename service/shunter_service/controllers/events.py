@@ -8,18 +8,18 @@ from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from shunter_schemas.api import EventPage
 from shunter_schemas.states import TERMINAL_STATES
-from shunter_store import events
-from shunter_store.api_keys import ApiKey
+from shunter_store.installation.api_keys import ApiKey
+from shunter_store.job import events
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.parameters import After, JobId, LastEventId, Limit, checked_id, last_seen
-from shunter_service.sse import event_stream, wants_stream
+from shunter_service.showing.views import event_view
 from shunter_service.streams.feeds import EventFeed
 from shunter_service.streams.following import follow_one
-from shunter_service.views import event_view
+from shunter_service.web.answers import shaped
+from shunter_service.web.parameters import After, JobId, LastEventId, Limit, checked_id, last_seen
+from shunter_service.web.sse import event_stream, wants_stream
 
 
 class EventsController(Controller):

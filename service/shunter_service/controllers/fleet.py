@@ -12,20 +12,19 @@ from pydantic import TypeAdapter, ValidationError
 from shunter_schemas.api import Costs, FleetPage, HoldRequest, Reaping
 from shunter_schemas.api.requests import Moment
 from shunter_schemas.states import NodeState
-from shunter_store import deployment, fleet, money, notices, readings
-from shunter_store.api_keys import ApiKey
-from shunter_store.fleet import NodeFilter
-from shunter_store.money import DIMENSIONS, Span
-from shunter_store.sqltypes import now_as_time
+from shunter_store.accounts import money, readings
+from shunter_store.accounts.money import DIMENSIONS, Span
+from shunter_store.installation import deployment, notices
+from shunter_store.installation.api_keys import ApiKey
+from shunter_store.node import fleet
+from shunter_store.node.fleet import NodeFilter
+from shunter_store.sql.sqltypes import now_as_time
 from sqlalchemy import Connection, select
 
 from shunter_service.access import AnyRequest
-from shunter_service.answers import encode, shaped
 from shunter_service.auth import ADMIN
-from shunter_service.bodies import json_body, parsed
 from shunter_service.context import Service
-from shunter_service.cursors import encode_cursor, newest_first
-from shunter_service.fleet_views import (
+from shunter_service.showing.fleet_views import (
     costs_csv,
     costs_view,
     is_confirmed,
@@ -34,9 +33,12 @@ from shunter_service.fleet_views import (
     readings_view,
     reaping_view,
 )
-from shunter_service.parameters import Cursor, IdempotencyKey, Limit
-from shunter_service.problems import ProblemError, bad_parameter
-from shunter_service.repeating import Asked, Done, once, sent
+from shunter_service.web.answers import encode, shaped
+from shunter_service.web.bodies import json_body, parsed
+from shunter_service.web.cursors import encode_cursor, newest_first
+from shunter_service.web.parameters import Cursor, IdempotencyKey, Limit
+from shunter_service.web.problems import ProblemError, bad_parameter
+from shunter_service.web.repeating import Asked, Done, once, sent
 
 OnlyBilling = Annotated[bool, QueryParameter(description="Only nodes that may cost something at this moment.")]
 Provider = Annotated[str | None, QueryParameter(max_length=64, description="Only nodes of this provider instance.")]

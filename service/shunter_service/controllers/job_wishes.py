@@ -9,23 +9,24 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter
 from shunter_schemas.api import CancelledJobs, CancelRequest, Job, MoveRequest, RetryRequest
-from shunter_store import standings, wishes
-from shunter_store.job_lists import EVERY_JOB
-from shunter_store.jobs import JobRow
+from shunter_store.job import standings, wishes
+from shunter_store.job.job_lists import EVERY_JOB
+from shunter_store.job.jobs import JobRow
 from sqlalchemy import Connection
 
-from shunter_service import filters, moving, submission
+from shunter_service.accepting import moving, submission
+from shunter_service.accepting.moving import can_resume, runs
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import asked_revisions, encode
 from shunter_service.auth import WRITE
-from shunter_service.bodies import json_body, optional_json, parsed
 from shunter_service.context import Service
 from shunter_service.job_reading import tag
-from shunter_service.moving import can_resume, runs
-from shunter_service.parameters import IdempotencyKey, JobId, checked_id
-from shunter_service.problems import ProblemError
-from shunter_service.repeating import Asked, Done, once, sent
-from shunter_service.views import job_view
+from shunter_service.showing.views import job_view
+from shunter_service.web import filters
+from shunter_service.web.answers import asked_revisions, encode
+from shunter_service.web.bodies import json_body, optional_json, parsed
+from shunter_service.web.parameters import IdempotencyKey, JobId, checked_id
+from shunter_service.web.problems import ProblemError
+from shunter_service.web.repeating import Asked, Done, once, sent
 
 Wish = Callable[[Connection, JobRow, str], JobRow]
 """Records it for the job, in the name of a key."""

@@ -10,24 +10,25 @@ from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 from shunter_schemas.api import Job, JobCounts, JobDocuments, JobPage, JobPatch
 from shunter_schemas.states import State
-from shunter_store import deletion, documents, job_lists, standings, wishes
-from shunter_store.api_keys import ApiKey
-from shunter_store.lifecycle import is_terminal
-from shunter_store.standings import Standing
+from shunter_store.installation.api_keys import ApiKey
+from shunter_store.job import deletion, documents, job_lists, standings, wishes
+from shunter_store.job.lifecycle import is_terminal
+from shunter_store.job.standings import Standing
 from sqlalchemy import Connection
 
-from shunter_service import filters, submission
+from shunter_service.accepting import submission
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import asked_revisions, encode, is_known, raw, shaped, unchanged
 from shunter_service.auth import WRITE
-from shunter_service.bodies import PATCHES, json_body, parsed
 from shunter_service.context import Service
-from shunter_service.cursors import encode_cursor, newest_first
 from shunter_service.job_reading import tag
-from shunter_service.parameters import LARGEST, Cursor, IdempotencyKey, JobId, Limit, checked_id
-from shunter_service.problems import ProblemError, not_found
-from shunter_service.repeating import Asked, sent
-from shunter_service.views import documents_view, job_view, page_json
+from shunter_service.showing.views import documents_view, job_view, page_json
+from shunter_service.web import filters
+from shunter_service.web.answers import asked_revisions, encode, is_known, raw, shaped, unchanged
+from shunter_service.web.bodies import PATCHES, json_body, parsed
+from shunter_service.web.cursors import encode_cursor, newest_first
+from shunter_service.web.parameters import LARGEST, Cursor, IdempotencyKey, JobId, Limit, checked_id
+from shunter_service.web.problems import ProblemError, not_found
+from shunter_service.web.repeating import Asked, sent
 
 IfNoneMatch = Annotated[
     str | None,

@@ -10,19 +10,19 @@ from litestar.params import HeaderParameter, QueryParameter
 from shunter_schemas.api import LogPage
 from sqlalchemy import Connection
 
-from shunter_service import log_index
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.downloads import Conditions, Piece, download
-from shunter_service.log_index import Selection
-from shunter_service.log_reading import Asked, read
-from shunter_service.log_text import Needle
-from shunter_service.parameters import LARGEST, JobId, LastEventId, checked_id, last_seen
-from shunter_service.problems import bad_parameter
-from shunter_service.sse import event_stream, wants_stream
+from shunter_service.output import log_index
+from shunter_service.output.log_index import Selection
+from shunter_service.output.log_reading import Asked, read
+from shunter_service.output.log_text import Needle
 from shunter_service.streams.feeds import LineFeed
 from shunter_service.streams.following import follow_one
+from shunter_service.web.answers import shaped
+from shunter_service.web.downloads import Conditions, Piece, download
+from shunter_service.web.parameters import LARGEST, JobId, LastEventId, checked_id, last_seen
+from shunter_service.web.problems import bad_parameter
+from shunter_service.web.sse import event_stream, wants_stream
 
 _LARGEST_GENERATION = 2**31 - 1
 

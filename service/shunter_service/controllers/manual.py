@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from shunter_schemas.api import ProblemKind, ReasonKind
 from shunter_schemas.reasons import MEANINGS
 from shunter_schemas.states import Reason
-from shunter_store.lifecycle import OUTCOME
+from shunter_store.job.lifecycle import OUTCOME
 
 from shunter_service import manual
 from shunter_service.access import AnyRequest
-from shunter_service.answers import shaped
-from shunter_service.problem_pages import PAGES
-from shunter_service.problems import PROBLEMS, TYPE_PREFIX, not_found
+from shunter_service.web.answers import shaped
+from shunter_service.web.problem_pages import PAGES
+from shunter_service.web.problems import PROBLEMS, TYPE_PREFIX, not_found
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -11,19 +11,19 @@ from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 from shunter_schemas.api import MetricMark, MetricsAnswer, MetricSeries
 from shunter_schemas.states import TERMINAL_STATES
-from shunter_store import checkpoints, metrics
-from shunter_store.metrics import Series
-from shunter_store.sqltypes import time_of
+from shunter_store.report import checkpoints, metrics
+from shunter_store.report.metrics import Series
+from shunter_store.sql.sqltypes import time_of
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.parameters import LARGEST, JobId, LastEventId, checked_id, last_seen
-from shunter_service.queries import heads
-from shunter_service.sse import event_stream, wants_stream
 from shunter_service.streams.feeds import PointFeed, columns
 from shunter_service.streams.following import follow_one
+from shunter_service.streams.queries import heads
+from shunter_service.web.answers import shaped
+from shunter_service.web.parameters import LARGEST, JobId, LastEventId, checked_id, last_seen
+from shunter_service.web.sse import event_stream, wants_stream
 
 Names = Annotated[
     list[str] | None, QueryParameter(name="name", max_items=100, description="Only these metrics; repeatable.")

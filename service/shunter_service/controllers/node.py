@@ -9,17 +9,17 @@ from litestar import Controller, Request, Response, post
 from litestar.di import NamedDependency
 from shunter_schemas.node_sync import GrantAnswer, GrantRequest, ListenAnswer, ListenRequest, SyncAnswer
 from shunter_schemas.states import NodeState
-from shunter_store import signing
-from shunter_store.beats import Exchange
-from shunter_store.ledger import NodeRow
+from shunter_store.installation import signing
+from shunter_store.node.beats import Exchange
+from shunter_store.node.ledger import NodeRow
 
-from shunter_service.answers import M, raw
 from shunter_service.auth import bearer
-from shunter_service.bodies import limited
 from shunter_service.context import Service
-from shunter_service.exchanges import node_of, unknown
-from shunter_service.node_messages import read_message, read_sync
-from shunter_service.problems import ProblemError
+from shunter_service.node.exchanges import node_of, unknown
+from shunter_service.node.node_messages import read_message, read_sync
+from shunter_service.web.answers import M, raw
+from shunter_service.web.bodies import limited
+from shunter_service.web.problems import ProblemError
 
 AnyRequest = Request[Any, Any, Any]
 

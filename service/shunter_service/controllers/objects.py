@@ -10,13 +10,13 @@ from typing import Annotated, Any, cast
 from litestar import Controller, Request, Response, get, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter, QueryParameter
-from shunter_store import signing
 from shunter_store.errors import NotFound
-from shunter_store.objects import BadDigest, BadKey
+from shunter_store.installation import signing
+from shunter_store.storage.objects import BadDigest, BadKey
 
 from shunter_service.context import Service
-from shunter_service.downloads import Conditions, Piece, download
-from shunter_service.problems import ProblemError, not_found
+from shunter_service.web.downloads import Conditions, Piece, download
+from shunter_service.web.problems import ProblemError, not_found
 
 Expires = Annotated[str, QueryParameter(max_length=20)]
 Signature = Annotated[str, QueryParameter(max_length=100)]

@@ -9,14 +9,14 @@ from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 from shunter_schemas.api import OfferPage
-from shunter_store import providers
-from shunter_store.providers import ProviderRow
-from shunter_store.sqltypes import now_as_time
+from shunter_store.accounts import providers
+from shunter_store.accounts.providers import ProviderRow
+from shunter_store.sql.sqltypes import now_as_time
 from sqlalchemy import Connection, select
 
-from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.offer_views import OfferFilter, offer_page
+from shunter_service.showing.offer_views import OfferFilter, offer_page
+from shunter_service.web.answers import shaped
 
 Provider = Annotated[str | None, QueryParameter(max_length=64, description="Only offers of this instance.")]
 GpuModel = Annotated[

@@ -6,11 +6,11 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from shunter_schemas.api import PlanAnswer
 
-from shunter_service import planning
+from shunter_service.accepting import planning
 from shunter_service.access import AnyRequest
-from shunter_service.answers import shaped
-from shunter_service.bodies import json_body
 from shunter_service.context import Service
+from shunter_service.web.answers import shaped
+from shunter_service.web.bodies import json_body
 
 
 class PlansController(Controller):

@@ -11,20 +11,20 @@ from litestar.params import FromPath
 from shunter_schemas.api import DebugReport, NodeCall, NodeCalls, ShellRequest
 from shunter_schemas.ids import is_id
 from shunter_schemas.states import NodeState
-from shunter_store import ledger, node_calls, reaching
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
-from shunter_store.node_calls import PEEK, SHELL, NodeCallRow
+from shunter_store.job.jobs import JobRow
+from shunter_store.node import ledger, node_calls, reaching
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.node_calls import PEEK, SHELL, NodeCallRow
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import shaped
 from shunter_service.auth import WRITE
-from shunter_service.bodies import json_body, parsed
 from shunter_service.context import Service
-from shunter_service.debugging import collect
-from shunter_service.parameters import JobId, checked_id
-from shunter_service.problems import ProblemError, not_found
+from shunter_service.showing.debugging import collect
+from shunter_service.web.answers import shaped
+from shunter_service.web.bodies import json_body, parsed
+from shunter_service.web.parameters import JobId, checked_id
+from shunter_service.web.problems import ProblemError, not_found
 
 _WITH_A_NODE: Final = frozenset({NodeState.BOOTING, NodeState.READY})
 

@@ -9,20 +9,22 @@ from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter
 from shunter_schemas.api import ArtifactPage, Checkpoint, CheckpointPage, Receipt
-from shunter_store import artifacts, checkpoints, money, standings
-from shunter_store.artifacts import ArtifactRow
-from shunter_store.time_spent import paces
+from shunter_store.accounts import money
+from shunter_store.job import standings
+from shunter_store.report import artifacts, checkpoints
+from shunter_store.report.artifacts import ArtifactRow
+from shunter_store.report.time_spent import paces
 from sqlalchemy import Connection
 
 from shunter_service.access import AnyRequest, own_job
-from shunter_service.answers import shaped
 from shunter_service.context import Service
-from shunter_service.cursors import by_text, encode_cursor
-from shunter_service.downloads import Conditions, Piece, download
-from shunter_service.parameters import Cursor, JobId, Limit, checked_id
-from shunter_service.problems import not_found
-from shunter_service.receipts import receipt
-from shunter_service.views import artifact_view
+from shunter_service.showing.receipts import receipt
+from shunter_service.showing.views import artifact_view
+from shunter_service.web.answers import shaped
+from shunter_service.web.cursors import by_text, encode_cursor
+from shunter_service.web.downloads import Conditions, Piece, download
+from shunter_service.web.parameters import Cursor, JobId, Limit, checked_id
+from shunter_service.web.problems import not_found
 
 Range = Annotated[str | None, HeaderParameter(name="Range", description="`bytes=FIRST-LAST`: one part of the file.")]
 IfRange = Annotated[

@@ -12,19 +12,20 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 from shunter_providers.registry import installed_plugins
 from shunter_schemas.api import Check, Me, PluginInfo, ProviderInfo, ProviderPage, Readiness
-from shunter_store import migrate, providers, refusals
-from shunter_store.settings import ProviderSettings
+from shunter_store import migrate
+from shunter_store.accounts import providers, refusals
+from shunter_store.installation.settings import ProviderSettings
 from sqlalchemy import Connection
 
-from shunter_service import queries
 from shunter_service.access import AnyRequest
-from shunter_service.answers import encode, shaped
 from shunter_service.auth import ADMIN
 from shunter_service.context import Service
-from shunter_service.parameters import IdempotencyKey
-from shunter_service.problems import not_found
-from shunter_service.repeating import Asked, Done, once, sent
-from shunter_service.views import provider_view
+from shunter_service.showing.views import provider_view
+from shunter_service.streams import queries
+from shunter_service.web.answers import encode, shaped
+from shunter_service.web.parameters import IdempotencyKey
+from shunter_service.web.problems import not_found
+from shunter_service.web.repeating import Asked, Done, once, sent
 
 _HINT_WAITS_S = 5.0
 

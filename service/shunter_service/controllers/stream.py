@@ -10,18 +10,17 @@ from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 from shunter_schemas.api import StreamPage
-from shunter_store import job_changes
+from shunter_store.job import job_changes
 
-from shunter_service import queries
 from shunter_service.access import AnyRequest
-from shunter_service.answers import raw
 from shunter_service.context import Service
-from shunter_service.sse import event_stream, wants_stream
-from shunter_service.streams import cursors
+from shunter_service.streams import cursors, queries
 from shunter_service.streams.following import follow_all, job_feed, topic_end, topic_item
 from shunter_service.streams.jobs_feed import CatchingUp
+from shunter_service.streams.tailer import Watch
 from shunter_service.streams.topics import Topic, parse
-from shunter_service.tailer import Watch
+from shunter_service.web.answers import raw
+from shunter_service.web.sse import event_stream, wants_stream
 
 Topics = Annotated[
     str,

@@ -13,19 +13,20 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from shunter_schemas.api import MetricSeries, MetricsUpdate
 from shunter_schemas.states import TERMINAL_STATES
-from shunter_store import events, metrics
-from shunter_store.metrics import Arrival
+from shunter_store.job import events
+from shunter_store.report import metrics
+from shunter_store.report.metrics import Arrival
 from sqlalchemy import Connection
 
-from shunter_service import log_reading
-from shunter_service.answers import encode
 from shunter_service.context import Service
-from shunter_service.log_index import Selection
-from shunter_service.log_pages import Budget
-from shunter_service.log_text import Needle
-from shunter_service.queries import Head, heads
-from shunter_service.tailer import Watch
-from shunter_service.views import event_view
+from shunter_service.output import log_reading
+from shunter_service.output.log_index import Selection
+from shunter_service.output.log_pages import Budget
+from shunter_service.output.log_text import Needle
+from shunter_service.showing.views import event_view
+from shunter_service.streams.queries import Head, heads
+from shunter_service.streams.tailer import Watch
+from shunter_service.web.answers import encode
 
 _EVENTS: Final = 200
 _LINES: Final = 500

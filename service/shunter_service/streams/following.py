@@ -12,13 +12,13 @@ from typing import Final, Protocol
 import structlog
 
 from shunter_service.context import Service
-from shunter_service.log_index import Selection
-from shunter_service.sse import KEEP_ALIVE, OPENING, message, place
+from shunter_service.output.log_index import Selection
 from shunter_service.streams import cursors
 from shunter_service.streams.feeds import End, EventFeed, Feed, Item, JobFeed, LineFeed, PointFeed
 from shunter_service.streams.jobs_feed import JobsFeed
+from shunter_service.streams.tailer import Watch
 from shunter_service.streams.topics import Topic
-from shunter_service.tailer import Watch
+from shunter_service.web.sse import KEEP_ALIVE, OPENING, message, place
 
 _log = structlog.get_logger("shunter.api")
 

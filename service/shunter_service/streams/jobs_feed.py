@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shunter_store import job_changes
-from shunter_store.job_changes import Moment
+from shunter_store.job import job_changes
+from shunter_store.job.job_changes import Moment
 from sqlalchemy import Connection
 
 from shunter_service.context import Service
-from shunter_service.project_watch import OVERLAP_S, ProjectWatch, news_of
 from shunter_service.streams.feeds import Batch, End, Item
+from shunter_service.streams.project_watch import OVERLAP_S, ProjectWatch, news_of
 
 _PAGE: Final = 200
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 
 from shunter_schemas.ids import is_id
 
-from shunter_service.problems import ProblemError, bad_parameter
+from shunter_service.web.problems import ProblemError, bad_parameter
 
 MOST_TOPICS: Final = 32
 JOBS: Final = "jobs"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from shunter_store.exit_codes import UNUSABLE, WRONG_SETTINGS
+from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
 
 from shunter_service.up import address, broker, secret_files
 from shunter_service.up.child import Child

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shunter_store.exit_codes import WRONG_SETTINGS
+from shunter_store.installation.exit_codes import WRONG_SETTINGS
 
 from shunter_service.up.child import Child
 

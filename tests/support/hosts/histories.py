@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shunter_store import ledger
-from shunter_store.ledger import NodeRow
+from shunter_store.node import ledger
+from shunter_store.node.ledger import NodeRow
 from support.control_plane import TERMINAL, ControlPlane
 from support.hosts.plane import agents_on, ranks_on
 from support.hosts.pool import Pool

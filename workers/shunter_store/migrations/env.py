@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 from shunter_store import tables  # noqa: F401 - fills the metadata
-from shunter_store.columns import metadata
+from shunter_store.tables.columns import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -22,8 +22,8 @@ from shunter_providers.contract import NodeCondition, ProviderError, SshEndpoint
 from shunter_providers.ssh.calling import CallFailed, HostSide
 from shunter_providers.ssh.connecting import JobKeys as InjectedKeys
 from shunter_providers.ssh.connecting import NotReached, Reached, connect
-from shunter_store.ledger import NodeRow
-from shunter_store.node_calls import PEEK, SHELL, NodeCallRow
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.node_calls import PEEK, SHELL, NodeCallRow
 
 from shunter_workers.channels import bootstrap
 from shunter_workers.channels.bootstrap import Needs, NodeRefused

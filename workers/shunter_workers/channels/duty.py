@@ -17,14 +17,16 @@ from shunter_providers.registry import Registry
 from shunter_providers.ssh.connecting import JobKeys as InjectedKeys
 from shunter_schemas.job import load_job
 from shunter_schemas.states import NodeState
-from shunter_store import bundles, jobs, ledger, node_calls, reaching
-from shunter_store.bundles import BundleRow, object_key
-from shunter_store.database import Database
-from shunter_store.jobs import JobRow
-from shunter_store.ledger import NodeRow
-from shunter_store.node_calls import NodeCallRow
-from shunter_store.objects import ObjectStore
-from shunter_store.reaching import ReachedNode
+from shunter_store.job import jobs
+from shunter_store.job.jobs import JobRow
+from shunter_store.node import ledger, node_calls, reaching
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.node_calls import NodeCallRow
+from shunter_store.node.reaching import ReachedNode
+from shunter_store.sql.database import Database
+from shunter_store.storage import bundles
+from shunter_store.storage.bundles import BundleRow, object_key
+from shunter_store.storage.objects import ObjectStore
 from sqlalchemy import Connection
 
 from shunter_workers.assignments import bundles_of

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from shunter_store import reaching
-from shunter_store.database import Database
+from shunter_store.node import reaching
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 _NONCE_BYTES: Final = 12

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from shunter_providers.contract import ProviderError
 from shunter_providers.registry import Registry
-from shunter_store.database import Database
+from shunter_store.sql.database import Database
 
 from shunter_workers.launching import Origin
 from shunter_workers.singletons import Duty

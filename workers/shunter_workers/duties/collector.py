@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import Final
 
-from shunter_store import garbage
-from shunter_store.database import Database
-from shunter_store.garbage import GarbageRow
-from shunter_store.objects import ObjectStore
+from shunter_store.sql.database import Database
+from shunter_store.storage import garbage
+from shunter_store.storage.garbage import GarbageRow
+from shunter_store.storage.objects import ObjectStore
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 50

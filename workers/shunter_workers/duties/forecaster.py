@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from shunter_planner.forecasts import CLEARLY, FIRST_STEPS, STOP_TAKES_S
 from shunter_schemas.states import NodeState, State
-from shunter_store import due
-from shunter_store.database import Database
-from shunter_store.ledger_rows import COST_USD
+from shunter_store.job import due
+from shunter_store.node.ledger_rows import COST_USD
+from shunter_store.sql.database import Database
 from shunter_store.tables import jobs, nodes, progress
 from sqlalchemy import Connection, and_, case, func, or_, select
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from shunter_store import deletion, idempotency
-from shunter_store.database import Database
+from shunter_store.job import deletion, idempotency
+from shunter_store.sql.database import Database
 
 EVERY_S: Final = 600.0
 AT_ONCE: Final = 500

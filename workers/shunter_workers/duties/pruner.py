@@ -7,9 +7,9 @@ from typing import Final
 
 from shunter_schemas.job import JobSpec, load_job
 from shunter_schemas.training import TrainingWorkload
-from shunter_store import checkpoints
-from shunter_store.checkpoints import CheckpointRow
-from shunter_store.database import Database
+from shunter_store.report import checkpoints
+from shunter_store.report.checkpoints import CheckpointRow
+from shunter_store.sql.database import Database
 from shunter_store.tables import checkpoints as checkpoints_table
 from shunter_store.tables import jobs
 from sqlalchemy import Connection, func, select

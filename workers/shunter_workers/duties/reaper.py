@@ -16,12 +16,14 @@ from typing import Any, Final, Literal
 
 from shunter_providers.contract import NodeCondition, NodeView, Provider, ProviderError
 from shunter_schemas.states import NodeState
-from shunter_store import deployment, ledger, live_rows, notices, readings
-from shunter_store.database import Database
-from shunter_store.ledger import NodeRow
-from shunter_store.live_rows import LiveRow
-from shunter_store.scans import SCANS_FOR_PROOF
-from shunter_store.sqltypes import now_as_time
+from shunter_store.accounts import readings
+from shunter_store.installation import deployment, notices
+from shunter_store.node import ledger, live_rows
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.live_rows import LiveRow
+from shunter_store.node.scans import SCANS_FOR_PROOF
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import now_as_time
 from shunter_store.tables import job_due
 from sqlalchemy import Connection, bindparam, select
 

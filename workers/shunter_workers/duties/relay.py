@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from shunter_store import outbox
-from shunter_store.database import Database
+from shunter_store.job import outbox
+from shunter_store.sql.database import Database
 
 from shunter_workers.claiming import Claimer
 from shunter_workers.hints import Hints

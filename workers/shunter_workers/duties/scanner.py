@@ -11,11 +11,11 @@ from typing import Final
 
 from shunter_providers.contract import Capabilities, NodeCondition, NodeView, Provider, ProviderError
 from shunter_providers.registry import Registry
-from shunter_store import ledger, live_rows
-from shunter_store.database import Database
-from shunter_store.ledger import ScannedNode
-from shunter_store.live_rows import LiveRow
-from shunter_store.sqltypes import now_as_time
+from shunter_store.node import ledger, live_rows
+from shunter_store.node.ledger import ScannedNode
+from shunter_store.node.live_rows import LiveRow
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import now_as_time
 from sqlalchemy import Connection, select
 
 from shunter_workers.accounts import Accounts

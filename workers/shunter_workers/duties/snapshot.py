@@ -11,8 +11,8 @@ from typing import Any, Final
 from shunter_providers.advice import with_advice
 from shunter_providers.contract import Fault, OfferQuery, ProviderError
 from shunter_providers.registry import Registry
-from shunter_store import providers
-from shunter_store.database import Database
+from shunter_store.accounts import providers
+from shunter_store.sql.database import Database
 from sqlalchemy import Connection
 
 EVERY_S: Final = 30.0

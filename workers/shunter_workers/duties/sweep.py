@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from shunter_schemas.states import Health, NodeState, State
-from shunter_store import due
-from shunter_store.database import Database
-from shunter_store.sqltypes import db_now, seconds
+from shunter_store.job import due
+from shunter_store.sql.database import Database
+from shunter_store.sql.sqltypes import db_now, seconds
 from shunter_store.tables import job_due, jobs, nodes
 from sqlalchemy import Connection, select
 

@@ -27,7 +27,7 @@ def configured() -> dict[str, Configured]:
     """
     if any(find_spec(package) is None for package in ("pydantic_settings", "sqlalchemy")):
         return {}
-    from shunter_store.settings import DataSettings
+    from shunter_store.installation.settings import DataSettings
 
     settings = DataSettings()
     instances = make_instances(settings.providers, settings.data_dir, environment=os.environ)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_planner.values import offer_from_json
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.choosing import hosts_of
 from shunter_workers.decisions import Act, Look

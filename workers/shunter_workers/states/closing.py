@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Final
 
 from shunter_schemas.states import NodeState
-from shunter_store.ledger import NodeRow
-from shunter_store.scans import SCANS_FOR_PROOF
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
+from shunter_store.node.scans import SCANS_FOR_PROOF
 
 from shunter_workers.decisions import Act, Close, Decision, Prove, Settle, Terminate, wait
 from shunter_workers.view import View, seconds_until, soonest

@@ -10,10 +10,10 @@ from typing import Any, Final
 from shunter_planner.forecasts import STOP_TAKES_S
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Reason
-from shunter_store.gang import Outcome, Verdict
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.gang import Outcome, Verdict
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop, wait
 from shunter_workers.states import asking, silence

@@ -17,8 +17,8 @@ from shunter_planner.fitting import gangs_of
 from shunter_planner.values import as_json
 from shunter_schemas.job import JobSpec
 from shunter_schemas.resources import GpuRange, Resources
-from shunter_store.ledger import NodeRow
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Release, Renumber, Settle
 from shunter_workers.states.reckoning import facts_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from shunter_planner.forecasts import Ahead, Pace, cap_comes_first, look_ahead
 from shunter_schemas.states import NodeState
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
 
 from shunter_workers.decisions import Settle
 from shunter_workers.view import View

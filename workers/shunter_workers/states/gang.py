@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.assignments import make_orders
 from shunter_workers.decisions import Act, Decision, Intend, Place, Run, Settle, Tell, wait

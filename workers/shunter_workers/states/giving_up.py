@@ -10,9 +10,9 @@ from typing import Any, Final
 from shunter_providers.advice import with_advice
 from shunter_providers.contract import Fault, ProviderError, Scope
 from shunter_schemas.states import Reason
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Close, Decision, MarkUnknown, Release, Settle, Write, stop
 from shunter_workers.states.avoiding import avoiding, look_first

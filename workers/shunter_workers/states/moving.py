@@ -15,8 +15,8 @@ from shunter_planner.values import as_json
 from shunter_schemas.job import load_job
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Health
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change, Moved
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change, Moved
 
 from shunter_workers.decisions import Decision, Settle, wait
 from shunter_workers.states.releasing import halt_and_release

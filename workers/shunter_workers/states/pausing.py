@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import Health, Reason
-from shunter_store.gang import Outcome
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.gang import Outcome
 
 from shunter_workers.decisions import Decision, Settle, stop, wait
 from shunter_workers.states.ends import stop_for_user_failure

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from shunter_schemas.states import NodeState
-from shunter_store.ledger import NodeRow
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Act, BeginCreate, Create, Decision, Search, Settle, wait
 from shunter_workers.states.ends import ends_in_s, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done

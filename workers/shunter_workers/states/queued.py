@@ -10,8 +10,8 @@ from typing import Any, Final
 from shunter_planner import Plan, Refusal, plan
 from shunter_planner.values import as_json
 from shunter_schemas.states import Reason
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
 
 from shunter_workers.choosing import slots_on_hosts
 from shunter_workers.decisions import Decision, Intend, Place, Settle, WakeWaiting, Write, stop, wait

@@ -10,9 +10,9 @@ from typing import Final
 
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, wait
 from shunter_workers.states.ends import is_stuck, next_limit_s, stop_at_limit, stop_if_asked, stop_if_done

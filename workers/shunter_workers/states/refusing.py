@@ -12,9 +12,9 @@ from typing import Any
 
 from shunter_providers.contract import Scope
 from shunter_schemas.states import Reason
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Release, Settle
 from shunter_workers.mustering import Unmet

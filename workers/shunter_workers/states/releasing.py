@@ -8,8 +8,8 @@ from typing import Final
 
 from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import NodeState, Reason
-from shunter_store.ledger import NodeRow
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Release, Settle, Tell, Write, wait
 from shunter_workers.view import View, is_down

@@ -14,8 +14,8 @@ from typing import Any, Final
 from shunter_planner.values import offer_from_json
 from shunter_providers.contract import Offer, Scope
 from shunter_schemas.states import NodeState, Reason
-from shunter_store.ledger import NodeRow
-from shunter_store.lifecycle import Trigger
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Release, Settle, Tell
 from shunter_workers.states.ends import lose

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from shunter_schemas.states import Health
-from shunter_store.steps import Change
+from shunter_store.job.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
 from shunter_workers.states.ends import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from shunter_store.ledger import NodeRow
+from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.view import View, soonest
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from shunter_schemas.states import State
-from shunter_store.lifecycle import Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import Trigger
+from shunter_store.job.steps import Change
 
 from shunter_workers.decisions import Decision, Settle, wait
 from shunter_workers.states.ends import (

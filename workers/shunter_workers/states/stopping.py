@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from shunter_schemas.states import Reason
-from shunter_store.gang import Outcome
-from shunter_store.lifecycle import OUTCOME, Trigger
-from shunter_store.steps import Change
+from shunter_store.job.lifecycle import OUTCOME, Trigger
+from shunter_store.job.steps import Change
+from shunter_store.node.gang import Outcome
 
 from shunter_workers.decisions import Decision, Release, Settle
 from shunter_workers.states.ends import budget_is_spent

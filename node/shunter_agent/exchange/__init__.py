@@ -1,0 +1,1 @@
+"""What goes between this node and its service."""

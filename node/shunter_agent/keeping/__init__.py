@@ -1,0 +1,1 @@
+"""What the agent keeps on disk, and its clocks."""

@@ -1,0 +1,1 @@
+"""Command lines and variables of a gang's processes."""

@@ -1,0 +1,1 @@
+"""What is done on a node before its ranks start."""

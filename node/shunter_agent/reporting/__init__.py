@@ -1,0 +1,1 @@
+"""What a generation has to tell: output, metrics, checkpoints, how it ended."""

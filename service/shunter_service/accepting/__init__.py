@@ -1,0 +1,1 @@
+"""What is done with a document: checked, planned, accepted, moved."""

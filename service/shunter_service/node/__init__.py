@@ -1,0 +1,1 @@
+"""The nodes' side of the API."""

@@ -1,0 +1,1 @@
+"""Rows to what the API shows. Pure."""

@@ -1,0 +1,1 @@
+"""HTTP as the API speaks it: bodies, parameters, pages, answers, problems."""

@@ -1,0 +1,1 @@
+"""What trainings report: metrics, logs, artifacts, checkpoints."""

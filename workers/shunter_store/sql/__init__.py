@@ -1,0 +1,1 @@
+"""The two databases: engines, transactions, column types, many rows at once, migrations, copies."""
