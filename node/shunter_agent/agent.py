@@ -336,7 +336,8 @@ class Agent:
         import subprocess
 
         trace("the lease is over: powering off")
-        subprocess.run(["/bin/sh", "-c", self._shared.tuning.power_off], stdin=subprocess.DEVNULL, check=False)
+        command = self._shared.launch.power_off or self._shared.tuning.power_off
+        subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
 
     # Keeping the journal, coming and going.
 

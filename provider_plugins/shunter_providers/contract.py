@@ -282,6 +282,10 @@ class Capabilities:
     spends_setup_fee: bool = False
     """A node costs money once before it does anything: only where a job names the instance."""
     self_stop: SelfStop = SelfStop.NONE
+    """Other than `NONE`: a node whose service is gone for longer than its lease ends its own machine."""
+    power_off: str = ""
+    """How a node does that, as a shell command of its agent, where its system's own does not do it; `{handle}` stands
+    for the node's handle (only where the core starts agents: a plugin's `launch` is made before there is one)."""
     visibility_delay_s: float = 0.0
     verifies: bool = True
     """What nodes report of themselves is held against their offer; not where machines are made up (`simulated`)."""

@@ -347,4 +347,8 @@ class LaunchFile(_Message):
     lease: Lease = Lease()
     ends_machine: bool = False
     """Whether the agent powers the machine off when its lease ends (never on one's own hosts)."""
+    power_off: str = ""
+    """The shell command that does it; empty: the system's own."""
+    home_boot_id: str = ""
+    """The boot id of the machine on which the worker runs: that one is never powered off, whoever's node it plays."""
     labels: dict[str, str] = Field(default_factory=dict)

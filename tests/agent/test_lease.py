@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from shunter_agent.keeping.clock import boottime_s
+import pytest
+from shunter_agent.keeping.clock import boot_id, boottime_s
+from shunter_agent.keeping.launchfile import LaunchFile
 from shunter_agent.keeping.lease import Lease
 from support.agents import AgentMaker, assignment, command
 from support.node_service import NodeService
 from support.waiting import wait_until
+
+ELSEWHERE: dict[str, Any] = {"ends_machine": True, "home_boot_id": "another machine's", "lease": {"expires_in_s": 0.5}}
 
 
 def test_a_lease_that_is_not_renewed_stops_the_ranks(service: NodeService, make_agent: AgentMaker) -> None:
@@ -55,11 +61,37 @@ def test_a_node_that_never_met_its_service_ends_its_machine(
 ) -> None:
     off = tmp_path / "off"
     with service.absent():
-        make_agent(
-            ends_machine=True, lease={"expires_in_s": 0.5}, environment={"SHUNTER_AGENT_POWER_OFF": f"touch '{off}'"}
-        ).start()
+        make_agent(**ELSEWHERE, environment={"SHUNTER_AGENT_POWER_OFF": f"touch '{off}'"}).start()
 
         wait_until(off.exists, description="the power is off")
+
+
+def test_a_machine_is_ended_in_its_provider_s_way_where_it_has_one(
+    service: NodeService, make_agent: AgentMaker
+) -> None:
+    with service.absent():
+        agent = make_agent(
+            **ELSEWHERE, power_off="kill -TERM $PPID", environment={"SHUNTER_AGENT_POWER_OFF": "false"}
+        ).start()
+
+        wait_until(lambda: agent.process.poll() is not None, description="the agent, and the container with it, ends")
+
+
+@pytest.mark.parametrize(
+    ("told", "ends"),
+    [
+        ({"ends_machine": True, "home_boot_id": "another"}, True),
+        ({"ends_machine": True, "home_boot_id": boot_id()}, False),
+        ({"ends_machine": True, "home_boot_id": ""}, False),
+        ({"ends_machine": True}, False),
+        ({"home_boot_id": "another"}, False),
+    ],
+)
+def test_the_machine_of_the_worker_is_never_powered_off(told: dict[str, Any], ends: bool, tmp_path: Path) -> None:
+    path = tmp_path / "launch.json"
+    path.write_text(json.dumps({"node": "shn-1", "sync_token": "t", "service_url": "http://127.0.0.1:1", **told}))
+
+    assert LaunchFile(str(path)).ends_machine is ends
 
 
 def test_one_s_own_machine_is_never_powered_off(tmp_path: Path, service: NodeService, make_agent: AgentMaker) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shunter_providers.contract import Capabilities
+from shunter_providers.contract import Capabilities, SelfStop
 from shunter_schemas.node_sync import LaunchFile, Lease
 from shunter_store.installation import signing
 from shunter_store.node.ledger import NodeRow
@@ -48,8 +49,18 @@ def launch_file(origin: Origin, node: NodeRow, capabilities: Capabilities, *, ov
         service_url=url or (_NOT_UP_YET if over_ssh else ""),
         service_url_file=url_file,
         lease=Lease(expires_in_s=node.lease_s),
+        ends_machine=capabilities.self_stop is not SelfStop.NONE,
+        power_off=capabilities.power_off.replace("{handle}", shlex.quote(node.handle or "")),
+        home_boot_id=_boot_id(),
         labels={"job": node.job_id, "rank": str(node.rank)},
     )
+
+
+def _boot_id() -> str:
+    """Of this machine; empty where the kernel does not tell, and then no agent powers anything off."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def read_url(file: Path) -> str:

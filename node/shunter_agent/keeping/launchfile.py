@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from shunter_agent.files import read_json
+from shunter_agent.keeping.clock import boot_id
 
 HANDLE_VARIABLE = "SHUNTER_NODE_HANDLE"
 """The provider's name of this machine, set by plugins that know it when the agent starts."""
@@ -38,7 +39,9 @@ class LaunchFile:
         self.node: str = found["node"]
         self.handle = os.environ.get(HANDLE_VARIABLE) or None
         self.lease: dict[str, Any] = found.get("lease") or {}
-        self.ends_machine: bool = bool(found.get("ends_machine", False))
+        home = found.get("home_boot_id") or ""
+        self.ends_machine: bool = bool(found.get("ends_machine")) and home not in ("", boot_id())
+        self.power_off: str = found.get("power_off") or ""
 
     def address(self) -> Address:
         """The service's address and this node's token as they are on the disk now."""

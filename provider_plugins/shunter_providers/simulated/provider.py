@@ -52,6 +52,7 @@ class SimulatedProvider:
         idempotency="search_only",
         capacities=("on_demand", "spot"),
         self_stop=SelfStop.ENDS_BILLING,
+        power_off="kill -TERM $PPID",  # the agent, whose machine is made up
         visibility_delay_s=2.0,
         readiness_deadline_s=60.0,
         scan_interval_s=2.0,

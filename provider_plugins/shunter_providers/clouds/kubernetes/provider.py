@@ -59,6 +59,7 @@ class KubernetesProvider(RestCloud):
         fabric="ethernet",
         options=tuple(KubernetesOptions.model_fields),
         self_stop=SelfStop.ENDS_BILLING,
+        power_off="kill -TERM $PPID",  # the agent, with which its pod ends
         visibility_delay_s=2.0,
         readiness_deadline_s=1200.0,  # large images are pulled for that long
         scan_interval_s=10.0,

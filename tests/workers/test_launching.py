@@ -1,0 +1,37 @@
+"""What a node is told of its own end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from shunter_agent.keeping.clock import boot_id
+from shunter_providers.contract import Capabilities, SelfStop
+from shunter_store.sql.database import Database
+from shunter_workers.launching import Origin, launch_file
+from support.node_rows import intended
+from support.store_rows import new_job
+
+ORIGIN = Origin("abcdef", b"secret", "https://shunter.example", Path("/nowhere/service-url"))
+
+
+@pytest.mark.parametrize(
+    ("stops", "ends"), [(SelfStop.ENDS_BILLING, True), (SelfStop.STOPS_COMPUTE, True), (SelfStop.NONE, False)]
+)
+def test_nodes_end_their_machines_where_that_ends_or_lowers_the_bill(
+    stops: SelfStop, ends: bool, database: Database
+) -> None:
+    node = intended(database, new_job(database).id)
+
+    told = launch_file(ORIGIN, node, Capabilities(self_stop=stops))
+
+    assert (told.ends_machine, told.home_boot_id) == (ends, boot_id())
+
+
+def test_a_node_is_told_its_own_handle_in_the_command_that_ends_it(database: Database) -> None:
+    node = replace(intended(database, new_job(database).id), handle="pod; rm -rf /")
+
+    told = launch_file(ORIGIN, node, Capabilities(self_stop=SelfStop.STOPS_COMPUTE, power_off="cloudctl stop {handle}"))
+
+    assert told.power_off == "cloudctl stop 'pod; rm -rf /'"
