@@ -16,8 +16,8 @@ _MORE: Mapping[Reason, str] = {
     "`shunter retry ID` goes on where it stopped. The event of the cancel says which key asked for it.",
     Reason.USER_ERROR: "`shunter why ID` shows the last words of the rank that failed first; the ranks that fell with "
     "it usually only say that they lost it. `shunter logs ID --rank 1 --tail 100` shows more. A rank that ends with "
-    "exit code 75 asks to be started again and does not end the job so, nor does one that hangs, but for the third "
-    "time in a row without a checkpoint in between.",
+    "exit code 75 asks to be started again and does not end the job so, nor does one that hangs or "
+    "crashes (SIGSEGV and the like), but for the third time in a row without a checkpoint in between.",
     Reason.SETUP_FAILED: "`shunter logs ID --rank -1` is the output of the set-up: sources, inputs, requirements, "
     "commands. Nothing of the training has run.",
     Reason.OUT_OF_MEMORY: "Seen by the exception of torch, or by the kernel's own count of what it killed. The message "

@@ -45,7 +45,7 @@ def ended(rank: int, order: int, code: int | None = 1, tail: str = "", **rest: o
         ([ended(0, 1, tail=NCCL)], 0, "node", "peer_lost"),
         ([ended(0, 1, -9)], 0, "node", "signal"),
         ([ended(0, 1, -9, tail=USER)], 0, "node", "signal"),
-        ([ended(0, 1, -11)], 0, "node", "signal"),
+        ([ended(0, 1, -11)], 0, "node", "crash"),
         ([ended(0, 1, -6, tail=USER)], 0, "user", "user_error"),
         ([ended(0, 1, -6, tail=ABORT), ended(1, 2, tail=USER, ours=True)], 1, "user", "user_error"),
         ([ended(0, 1, tail=PEER), ended(1, 2, -9)], 1, "node", "signal"),

@@ -17,6 +17,7 @@ from support.views import NOW, ago, document, job, node, node_failure, view
 ASKED = "rank 0 exited with code 75 (asks to be started again), though nothing here stopped it"
 
 HUNG = ("hang", "rank 1 exited with code 1\nNo step ended for 60 s. It stood in load (data.py:8).", 1)
+CRASHED = ("crash", "rank 1 was killed by SIGSEGV", None)
 
 
 def decided(
@@ -25,7 +26,7 @@ def decided(
     saved_in: int | None = None,
     ended_s: float = 0.0,
     drained: bool = True,
-    end: tuple[str, str, int] = ("interrupted", ASKED, 75),
+    end: tuple[str, str, int | None] = ("interrupted", ASKED, 75),
     **parts: Any,
 ) -> Settle:
     """What becomes of a job whose generation 5 asks, after these did; `end`: reason, message and exit code."""
@@ -64,19 +65,25 @@ def test_the_third_time_in_a_row_without_a_checkpoint_is_the_programs_own_failur
     assert decision.change.message == f"{ASKED}\nit did so 3 times in a row, and saved no checkpoint in between"
 
 
+@pytest.mark.parametrize("end", [HUNG, CRASHED], ids=["hung", "crashed"])
 @pytest.mark.parametrize(("before", "saved_in"), [((), None), ((3, 4), 4), ((4,), 2)])
-def test_a_gang_that_hung_is_started_again(before: tuple[int, ...], saved_in: int | None) -> None:
-    decision = decided(before, saved_in=saved_in, end=HUNG)
+def test_a_gang_that_hung_or_crashed_is_started_again(
+    before: tuple[int, ...], saved_in: int | None, end: tuple[str, str, int | None]
+) -> None:
+    decision = decided(before, saved_in=saved_in, end=end)
 
     assert decision.change.trigger is Trigger.NODE_LOST
     assert decision.change.set == {"node_recoveries": 1}
 
 
-def test_a_training_that_hangs_three_times_in_a_row_without_a_checkpoint_has_failed() -> None:
-    decision = decided((3, 4), end=HUNG)
+@pytest.mark.parametrize("end", [HUNG, CRASHED], ids=["hung", "crashed"])
+def test_a_training_that_does_so_three_times_in_a_row_without_a_checkpoint_has_failed(
+    end: tuple[str, str, int | None],
+) -> None:
+    decision = decided((3, 4), end=end)
 
     assert (decision.change.trigger, decision.change.reason) == (Trigger.STOP, Reason.USER_ERROR)
-    assert decision.change.message == f"{HUNG[1]}\nit did so 3 times in a row, and saved no checkpoint in between"
+    assert decision.change.message == f"{end[1]}\nit did so 3 times in a row, and saved no checkpoint in between"
 
 
 def test_what_its_last_start_saved_is_waited_for_before_that_is_said() -> None:

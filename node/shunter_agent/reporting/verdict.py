@@ -15,6 +15,7 @@ SAVED = 75
 CLASS_OF_REASON: dict[str, str] = {
     "peer_lost": "node",
     "signal": "node",
+    "crash": "node",
     "interrupted": "node",
     "port_taken": "node",
     "gpu_lost": "node",
@@ -42,7 +43,7 @@ _SIGNS: tuple[tuple[str, str], ...] = (
 """What programs print when they fail for a cause of its own; looked for in the last traceback only."""
 
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGBUS, signal.SIGINT, signal.SIGHUP})
-"""Signals that no Python traceback explains."""
+"""Signals that no Python traceback explains. By every other one a program ends itself: that is a `crash`."""
 
 _TORCHRUN_CAUSE = re.compile(r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL)
 
@@ -138,7 +139,7 @@ def _cause(end: Ended) -> _Cause:
     text = end.tail if inner or traceback is None else traceback
     sign = next((reason for reason, pattern in _SIGNS if re.search(pattern, text)), None)
     if traceback is None and number is not None:
-        return _Cause(rank, "peer_lost" if sign == "peer_lost" else "signal", number, code)
+        return _Cause(rank, "peer_lost" if sign == "peer_lost" else "crash", number, code)
     if traceback is None and code == SAVED:
         return _Cause(rank, "interrupted", number, code)
     return _Cause(rank, sign or "user_error", number, code)

@@ -1,7 +1,7 @@
-"""A program that asks to be started again (exit code 75) though nothing here stopped it, or that hung.
+"""A program that asks to be started again (exit code 75) though nothing here stopped it, or that hung, or crashed.
 
-It may: its time on the node was over, and it saved; or a collective stuck once. One that asks and asks, or hangs and
-hangs, without saving goes round in a circle.
+It may: its time on the node was over, and it saved; or a collective stuck once; or the node's memory is bad. One that
+does so again and again without saving goes round in a circle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from shunter_workers.view import View, after
 
 EXIT_CODE: Final = 75
 """EX_TEMPFAIL."""
-HANG: Final = "hang"
+ONCE_MORE: Final = frozenset({"hang", "crash"})
+"""A rank that hung, or ended itself by a signal such as SIGSEGV: perhaps the node's fault, perhaps the program's."""
 IN_VAIN: Final = 3
 """So many starts in a row that ask for another one, and leave no checkpoint, are one too many."""
 STORED_WITHIN_S: Final = 60.0
@@ -21,9 +22,9 @@ STORED_WITHIN_S: Final = 60.0
 
 
 def asks(view: View) -> bool:
-    """Whether the gang ended since a rank of it asks to be started again, or hung."""
+    """Whether the gang ended since a rank of it asks to be started again, or hung, or crashed."""
     verdict = view.verdict
-    return verdict.reason == HANG or (verdict.reason == "interrupted" and verdict.exit_code == EXIT_CODE)
+    return verdict.reason in ONCE_MORE or (verdict.reason == "interrupted" and verdict.exit_code == EXIT_CODE)
 
 
 def in_vain(view: View) -> list[int]:
