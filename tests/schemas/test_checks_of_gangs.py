@@ -70,6 +70,11 @@ RESOURCES: list[tuple[Changes, str, str]] = [
         "/recovery/min_gpus",
         "`min_gpus` 8 is above the 4 ranks of /resources/gpus; use 4 or less",
     ),
+    (
+        {"resources": {"gpus": 8}, "workload.batch.global_size": 64, "recovery.min_gpus": 5},
+        "/recovery/min_gpus",
+        "no number of GPUs from 5 to 7 divides `global_size` 64 (/workload/batch/global_size); use 4, or leave it out",
+    ),
 ]
 
 STRATEGIES: list[tuple[Changes, str, str]] = [

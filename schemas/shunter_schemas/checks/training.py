@@ -48,6 +48,19 @@ def _batch_divides_in_range(job: JobSpec, training: TrainingWorkload) -> Iterato
     yield Fault("/workload/batch/global_size", f"{detail}; use {multiples_around(size, gpus.min)}")
 
 
+def _batch_divides_over_fewer(job: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
+    least, world_size = job.recovery.min_gpus, world_size_of(job)
+    if least is None or world_size is None or least >= world_size:
+        return
+    if dividing_worlds(training.batch, least, world_size - 1) or not dividing_worlds(training.batch, 1, world_size):
+        return
+    size, fewer = training.batch.global_size, dividing_worlds(training.batch, 1, least)
+    detail = (
+        f"no number of GPUs from {least} to {world_size - 1} divides `global_size` {size} (/workload/batch/global_size)"
+    )
+    yield Fault("/recovery/min_gpus", f"{detail}; use {fewer[-1]}, or leave it out")
+
+
 def _one_duration(_: JobSpec, training: TrainingWorkload) -> Iterator[Fault]:
     given = [name for name in ("steps", "epochs", "tokens") if getattr(training.duration, name) is not None]
     if len(given) != 1:
@@ -234,6 +247,7 @@ CHECKS = tuple(
     _for_training(check)
     for check in (
         _batch_divides,
+        _batch_divides_over_fewer,
         _one_duration,
         _transformer_divides,
         _sequences_fit,
