@@ -141,6 +141,10 @@ class Intent:
     host_key: str | None = None
     user_data: str | None = None
     expires_at: float | None = None
+    alone_s: float | None = None
+    """A machine on which no agent runs so long after its first boot ends itself, where its plugin tells it so."""
+    spared_boot_id: str = ""
+    """Of the machine on which the worker runs: that one never ends itself, whoever's node it plays."""
     options: Mapping[str, Any] = field(default_factory=dict)
     avoid: Sequence[str] = ()
     """Machines (`NodeView.addresses["machine"]`) whose nodes this job refused: choose others, or say `NO_CAPACITY`."""

@@ -9,7 +9,7 @@ import pytest
 from shunter_agent.keeping.clock import boot_id
 from shunter_providers.contract import Capabilities, SelfStop
 from shunter_store.sql.database import Database
-from shunter_workers.launching import Origin, launch_file
+from shunter_workers.launching import Origin, alone_s, launch_file
 from support.node_rows import intended
 from support.store_rows import new_job
 
@@ -35,3 +35,15 @@ def test_a_node_is_told_its_own_handle_in_the_command_that_ends_it(database: Dat
     told = launch_file(ORIGIN, node, Capabilities(self_stop=SelfStop.STOPS_COMPUTE, power_off="cloudctl stop {handle}"))
 
     assert told.power_off == "cloudctl stop 'pod; rm -rf /'"
+
+
+@pytest.mark.parametrize(
+    ("stops", "lease_s", "alone"),
+    [(SelfStop.ENDS_BILLING, 7200.0, 7800.0), (SelfStop.NONE, 7200.0, None), (SelfStop.ENDS_BILLING, None, None)],
+)
+def test_a_machine_without_an_agent_waits_for_one_as_long_as_for_its_service_and_its_boot(
+    stops: SelfStop, lease_s: float | None, alone: float | None, database: Database
+) -> None:
+    node = replace(intended(database, new_job(database).id), lease_s=lease_s)
+
+    assert alone_s(node, Capabilities(self_stop=stops, readiness_deadline_s=600.0)) == alone

@@ -28,7 +28,7 @@ from shunter_workers.decisions import (
     Terminated,
 )
 from shunter_workers.launching import Origin as Origin
-from shunter_workers.launching import launch_file
+from shunter_workers.launching import alone_s, home_boot_id, launch_file
 from shunter_workers.packing import pack_launch
 from shunter_workers.states.avoiding import avoided
 from shunter_workers.view import View
@@ -92,6 +92,8 @@ class Actor:
             public_key=keys.login.public if keys is not None else None,
             host_key=keys.host.private if keys is not None else None,
             expires_at=None if ends_in_s is None else time.time() + ends_in_s,
+            alone_s=alone_s(node, provider.capabilities),
+            spared_boot_id=home_boot_id(),
             options=view.document.placement.options.get(node.instance, {}),
             avoid=avoided(view, node.instance),
         )

@@ -51,13 +51,20 @@ def launch_file(origin: Origin, node: NodeRow, capabilities: Capabilities, *, ov
         lease=Lease(expires_in_s=node.lease_s),
         ends_machine=capabilities.self_stop is not SelfStop.NONE,
         power_off=capabilities.power_off.replace("{handle}", shlex.quote(node.handle or "")),
-        home_boot_id=_boot_id(),
+        home_boot_id=home_boot_id(),
         labels={"job": node.job_id, "rank": str(node.rank)},
     )
 
 
-def _boot_id() -> str:
-    """Of this machine; empty where the kernel does not tell, and then no agent powers anything off."""
+def alone_s(node: NodeRow, capabilities: Capabilities) -> float | None:
+    """After how long without an agent the machine ends itself; None: never, for that would save nothing."""
+    if capabilities.self_stop is SelfStop.NONE or node.lease_s is None:
+        return None
+    return node.lease_s + capabilities.readiness_deadline_s
+
+
+def home_boot_id() -> str:
+    """Of this machine; empty where the kernel does not tell, and then no node ends its machine."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

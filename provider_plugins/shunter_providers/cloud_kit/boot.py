@@ -95,7 +95,16 @@ def _cloud_config(intent: Intent) -> str | None:
         config["write_files"] = [_file(name, content) for name, content in sorted(intent.launch.files.items())]
         command = f"cd {FOLDER} && {_environment(intent.launch.environment)}{_start_command(intent.launch)}"
         config["runcmd"] = [["sh", "-c", command]]
+    if intent.alone_s is not None and intent.spared_boot_id:
+        config.setdefault("runcmd", []).append(["sh", "-c", _end_alone(intent.alone_s, intent.spared_boot_id)])
     return f"#cloud-config\n{json.dumps(config, sort_keys=True)}\n" if config else None
+
+
+def _end_alone(after_s: float, spared_boot_id: str) -> str:
+    """Whoever made the machine may be gone before the agent is on it, and then nobody else would end it."""
+    spared = f'[ "$(cat /proc/sys/kernel/random/boot_id)" = {shlex.quote(spared_boot_id)} ]'
+    # The brackets keep the pattern from finding this very command.
+    return f"{spared} || {{ sleep {after_s:.0f}; grep -qs 'agent[.]pyz' /proc/[0-9]*/cmdline || poweroff; }} &"
 
 
 def _file(name: str, content: bytes) -> dict[str, str]:
