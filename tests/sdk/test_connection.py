@@ -64,7 +64,7 @@ def test_a_chosen_data_directory_is_the_only_one(tmp_path: Path) -> None:
     data_dir(tmp_path / "work" / ".shunter")
     chosen = tmp_path / "chosen"
 
-    with pytest.raises(NotConfigured, match=f"no api-url and api-key in {chosen}$"):
+    with pytest.raises(NotConfigured, match=f"no api-url and api-key in {chosen}\n"):
         find_connection(environ={"SHUNTER_DATA_DIR": str(chosen)})
     data_dir(chosen, key="shk_chosen")
     assert find_connection(environ={"SHUNTER_DATA_DIR": str(chosen)}).api_key == "shk_chosen"

@@ -114,7 +114,7 @@ def test_no_route_is_open_by_accident() -> None:
     assert public == {
         *("health", "readiness", "job_schema", "problem", "reason"),
         *("description", "page", "part"),  # what the API is, and a page to try it
-        *("sync", "grants", "write", "read"),  # these ask for credentials of their own
+        *("sync", "listen", "grants", "write", "read"),  # these ask for credentials of their own
         "options_handler",
     }
 
