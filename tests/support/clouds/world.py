@@ -52,7 +52,7 @@ def world_of(folder: Path, accounts: Mapping[str, Account], machines: Runner | N
     """Everything up. `machines` are the nodes of accounts that are reached by SSH; None: such nodes do nothing."""
     with ExitStack() as stack:
         clouds = {
-            name: stack.enter_context(_running(name, account, _nodes_of(folder / name, account, machines)))
+            name: stack.enter_context(_running(name, account, _nodes_of(folder / name, account, machines, stack)))
             for name, account in accounts.items()
         }
         providers = {name: _configured(name, clouds[name], account) for name, account in accounts.items()}
@@ -61,8 +61,12 @@ def world_of(folder: Path, accounts: Mapping[str, Account], machines: Runner | N
         yield World(plane, clouds)
 
 
-def _nodes_of(folder: Path, account: Account, machines: Runner | None) -> Runner | None:
-    return Boots(folder) if account.settings.get("start_by") == "provider" else machines
+def _nodes_of(folder: Path, account: Account, machines: Runner | None, stack: ExitStack) -> Runner | None:
+    if account.settings.get("start_by") != "provider":
+        return machines
+    boots = Boots(folder)
+    stack.callback(boots.end_all)
+    return boots
 
 
 def _running(name: str, account: Account, nodes: Runner | None) -> WireCloud:
