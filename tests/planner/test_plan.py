@@ -231,6 +231,26 @@ def test_a_job_that_only_an_operator_can_help_does_not_wait() -> None:
     assert (answer.final, answer.reason, answer.detail) == (True, Reason.PROVIDER_AUTH, "the key was revoked")
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        Block("beta", Scope.ACCOUNT, Reason.PROVIDER_PAYMENT, "402: add money"),
+        *refused_blocks(
+            {"beta": {"at": "1", "until": "2", "fault": "payment", "scope": "account", "detail": "402: add money"}}
+        ),
+    ],
+    ids=["its own", "another job's"],
+)
+@pytest.mark.parametrize("offered", [("alpha",), ("alpha", "beta")], ids=["not to be used", "to be used"])
+def test_a_job_that_room_may_help_waits_whatever_another_account_lacks(beside: Block, offered: tuple[str, ...]) -> None:
+    no_room = Block("alpha", Scope.ACCOUNT, Reason.NO_CAPACITY, "none just now")
+    facts = replace(FACTS, blocks=(no_room, beside))
+
+    answer = refused(document({"gpus": 8}), *map(on, offered), facts=facts)
+
+    assert (answer.final, answer.reason) == (False, Reason.NO_CAPACITY)
+
+
 def test_a_job_waits_for_an_account_that_another_job_found_without_money_and_goes_elsewhere_if_it_can() -> None:
     told = {"at": "12:00", "until": "12:30", "fault": "payment", "scope": "account", "detail": "402: add money"}
     facts = replace(FACTS, blocks=refused_blocks({"alpha": told, "beta": {**told, "fault": "quota"}}))

@@ -243,10 +243,15 @@ def _refuse(rejected: Sequence[Rejection], facts: Facts, beyond: list[Beyond], m
     reasons = Counter(entry.reason for entry in rejected)
     told = _most_telling(rejected)
     waiting = [entry for entry in rejected if not entry.final]
-    blocked = [block for block in facts.blocks if block.reason in (Reason.PROVIDER_AUTH, Reason.PROVIDER_PAYMENT)]
-    if waiting and all(entry.reason == "blocked" for entry in waiting) and blocked:
+    hopeless = {
+        (block.instance, block.detail): block.reason
+        for block in facts.blocks
+        if block.slug == "blocked" and block.reason in (Reason.PROVIDER_AUTH, Reason.PROVIDER_PAYMENT)
+    }
+    met = [(entry.instance, entry.detail) for entry in waiting]
+    if met and all(one in hopeless for one in met):
         # Only an operator can help, and was told; the job does not sit there until then.
-        return Refusal(blocked[0].reason, blocked[0].detail, final=True, rejected=told, rejected_by=dict(reasons))
+        return Refusal(hopeless[met[0]], met[0][1], final=True, rejected=told, rejected_by=dict(reasons))
     if waiting:
         return Refusal(Reason.NO_CAPACITY, _in_words(waiting), final=False, rejected=told, rejected_by=dict(reasons))
     reason = next((end for slugs, end in _FINAL_REASONS if reasons.keys() & slugs), Reason.NO_CAPACITY)
