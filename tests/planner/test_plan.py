@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from shunter_planner import Block, Candidate, Facts, History, Plan, Refusal, Unavailable, plan
-from shunter_planner.matching import in_jurisdiction, is_gpu_model
 from shunter_planner.refused import refused_blocks
 from shunter_planner.values import as_json, plan_from_json
 from shunter_providers.contract import Availability, Offer, Price, Scope
@@ -372,38 +371,3 @@ def test_a_plan_survives_being_stored_as_json() -> None:
 
     assert plan_from_json(stored) == answer
     assert plan_from_json({**stored, "added_later": 1}) == answer
-
-
-@pytest.mark.parametrize(
-    ("wanted", "model", "memory_gib", "same"),
-    [
-        ("H100", "H100", 80, True),
-        ("h100", "H100", 80, True),
-        ("A100-80GB", "A100", 80, True),
-        ("A100 80GB", "A100", 40, False),
-        ("RTX 4090", "RTX-4090", 24, True),
-        ("H100", "H200", 141, False),
-        ("A10", "A100", 80, False),
-    ],
-)
-def test_gpu_models_are_known_by_their_usual_names(wanted: str, model: str, memory_gib: float, same: bool) -> None:
-    offer = replace(H100, gpu_model=model, gpu_memory_gib=float(memory_gib))
-
-    assert is_gpu_model(wanted, offer) is same
-
-
-@pytest.mark.parametrize(
-    ("wanted", "place", "inside"),
-    [
-        (["EU"], "DE", True),
-        (["EU"], "NO", False),
-        (["EEA"], "NO", True),
-        (["EEA"], "EU", True),
-        (["EU"], "EEA", False),
-        (["US", "DE"], "US", True),
-        (["DE"], "EU", False),
-        (["EU"], "", False),
-    ],
-)
-def test_jurisdictions_are_sets_of_countries(wanted: list[str], place: str, inside: bool) -> None:
-    assert in_jurisdiction(wanted, place) is inside
