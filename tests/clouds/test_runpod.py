@@ -204,3 +204,15 @@ async def test_a_node_that_the_service_starts_by_ssh_gets_keys_and_nothing_else_
     assert view.ssh is not None
     assert "ssh-ed25519 AAAA job" in str(body["env"])
     assert "agent" not in str(body)
+
+
+@pytest.mark.parametrize("command", ["stop pod pod-1", "pod stop pod-1"], ids=["older", "newer"])
+def test_a_pod_whose_service_is_gone_stops_itself_by_the_vendor_s_tool(command: str, tmp_path: Path) -> None:
+    tool = tmp_path / "runpodctl"
+    tool.write_text(f'#!/bin/sh\n[ "$*" = "{command}" ] && touch {tmp_path}/stopped\n')
+    tool.chmod(0o755)
+
+    power_off = RunpodProvider.capabilities.power_off.replace("{handle}", "pod-1")
+    subprocess.run(["sh", "-c", power_off], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+
+    assert (tmp_path / "stopped").exists()

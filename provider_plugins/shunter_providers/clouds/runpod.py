@@ -95,7 +95,8 @@ class RunpodProvider(RestCloud):
         pacing=_PACING,
         options=tuple(RunpodOptions.model_fields),
         self_stop=SelfStop.STOPS_COMPUTE,
-        power_off=". /etc/rp_environment; runpodctl stop pod {handle} || runpodctl pod stop {handle}",
+        power_off="[ ! -r /etc/rp_environment ] || . /etc/rp_environment; "
+        "runpodctl stop pod {handle} || runpodctl pod stop {handle}",
         visibility_delay_s=30.0,
         readiness_deadline_s=1200.0,  # large images are pulled for that long, and then never
         create_timeout_s=60.0,
