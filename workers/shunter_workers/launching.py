@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from shunter_providers.contract import Capabilities, SelfStop
+from shunter_providers.machine.processes import current_boot_id
 from shunter_schemas.node_sync import LaunchFile, Lease
 from shunter_store.installation import signing
 from shunter_store.node.ledger import NodeRow
@@ -66,7 +67,7 @@ def alone_s(node: NodeRow, capabilities: Capabilities) -> float | None:
 def home_boot_id() -> str:
     """Of this machine; empty where the kernel does not tell, and then no node ends its machine."""
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return current_boot_id()
     return ""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from shunter_providers.machine.processes import current_boot_id
+
 
 def owner_name() -> str:
     """This process's name as a lease holder."""
@@ -32,8 +34,7 @@ def _is_dead(owner: str) -> bool:
 
 def _realm() -> str:
     """Where a pid means the same process: one boot of one kernel, one process namespace."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot_id}/{os.readlink('/proc/self/ns/pid')}"
+    return f"{current_boot_id()}/{os.readlink('/proc/self/ns/pid')}"
 
 
 def _start_time(pid: int) -> str:
