@@ -70,7 +70,6 @@ class Loop:
         self._sent_lr: float | None = None
         self._blocked_s: float | None = None
         self._stop_agreed = self._save_agreed = False
-        self._always_measures = course.clip_norm is not None or crew.strategy.needs_norm
         self._began = self._saved_at = time.monotonic()
         self._next_milestone = self._milestone_after(start.step)
         crew.oversight.recall(start.memory)
@@ -110,9 +109,9 @@ class Loop:
         phases.mark(DATA)
         crew.seed_step(step)
         loss = self._learn(micros[0], 1) if len(micros) == 1 else self._accumulate(micros)
-        measured = self._always_measures or step >= crew.pace.next_look or step >= self._next_milestone
-        norm = strategy.clip(course.clip_norm) if measured else None
-        strategy.step(course.factor(step) if course.factor else None, norm)
+        measured = step >= crew.pace.next_look or step >= self._next_milestone
+        factor = course.factor(step) if course.factor else None
+        norm = strategy.step(factor, course.clip_norm, measured=measured)
         phases.end(OPTIMIZER)
         crew.pace.note(loss, norm)
         crew.watchdog.beat()

@@ -26,13 +26,13 @@ def main() -> None:
         strategy = make(document)
         step, before = strategy.step, _live_bytes()
 
-        def noted(*arguments: Any) -> None:
+        def noted(*arguments: Any, **options: Any) -> Any:
             nonlocal steps
             steps += 1
             if steps == 2:
                 folder = Path(os.environ["SHUNTER_DOCUMENT"]).parent
                 (folder / f"states-{os.environ['RANK']}").write_text(str(_live_bytes() - before))
-            step(*arguments)
+            return step(*arguments, **options)
 
         strategy.step = noted
         return strategy

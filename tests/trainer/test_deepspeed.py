@@ -17,6 +17,7 @@ ADAMW = {"type": "AdamW", "params": {"lr": 0.002, "betas": [0.9, 0.95], "weight_
 WARMUP = {"type": "WarmupLR", "params": {"warmup_max_lr": 0.002, "warmup_num_steps": 4, "warmup_type": "linear"}}
 OFFLOADED: dict[str, Any] = {"offload_optimizer": "cpu"}
 TIED = {"model": {**TINY, "tied_embeddings": True}}
+GROWING = {"fp16": {"initial_scale_power": 4, "loss_scale_window": 2}}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}, "schedule": {"kind": "constant"}}
 
 
@@ -65,6 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Trained]:
         training("bf16 1, then 3", 3, checkpoint_of(folder / "bf16 1", 4), members={"precision": "bf16"}),
         training("bf16 3, then ddp", None, checkpoint_of(folder / "bf16 3", 4), members={"precision": "bf16"}),
         training("bf16 2, again", 2, checkpoint_of(folder / "bf16 2", 4), members={"precision": "bf16"}),
+        *(training(f"growing {stage}", stage, members={"precision": "fp16"}, config=GROWING) for stage in (2, 3)),
         training("fp16 2, then 3", 3, checkpoint_of(folder / "fp16 2", 4), members={"precision": "fp16"}),
     ]
     return train_all(folder, 2, plan, timeout_s=280.0)
@@ -110,6 +112,16 @@ def test_low_precision_is_the_same_within_its_precision(trained: Mapping[str, Tr
 
     assert max(found.values()) <= BF16_TOLERANCE, found
     assert found[0] <= FP32_TOLERANCE
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_the_norm_is_told_without_the_scale_also_when_the_scale_has_grown(
+    trained: Mapping[str, Trained], stage: int
+) -> None:
+    norms = trained[f"growing {stage}"].values("grad_norm")
+
+    assert norms == pytest.approx(trained["fp16 ddp"].values("grad_norm"), rel=0.05)
+    assert len(set(trained[f"growing {stage}"].values("loss_scale").values())) > 1
 
 
 @pytest.mark.parametrize(

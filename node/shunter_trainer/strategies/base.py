@@ -91,11 +91,6 @@ class Strategy(ABC):
         """The learning rate that the optimizer was made with; None: it has none."""
 
     @property
-    def needs_norm(self) -> bool:
-        """Whether every step needs `clip`, be it only to learn whether gradients overflowed (fp16)."""
-        return False
-
-    @property
     def loss_scale(self) -> float | None:
         """By what losses are multiplied before they are differentiated; None: by nothing. May wait for the device."""
         return None
@@ -140,17 +135,12 @@ class Strategy(ABC):
         """Inside, another micro-batch of the step follows: reducing gradients between ranks may wait for the last."""
 
     @abstractmethod
-    def clip(self, max_norm: float | None) -> Tensor:
-        """The global norm of the gradients, before they are scaled down to `max_norm` (None: left alone).
-
-        A plain scalar, the same on every rank.
-        """
-
-    @abstractmethod
-    def step(self, factor: float | None, norm: Tensor | None) -> None:
+    def step(self, factor: float | None, max_norm: float | None, *, measured: bool) -> Tensor | None:
         """Update the parameters at this share of the peak learning rate (None: leave it alone); clear the gradients.
 
-        An update whose `norm` is known and not finite is left out.
+        Returns the global norm of the gradients before they were scaled down to `max_norm` (None: left alone), a plain
+        scalar, the same on every rank. It is there when it was to be `measured`, and when the update needed it; an
+        update whose norm is known and not finite is left out.
         """
 
     @abstractmethod
@@ -201,10 +191,6 @@ class TorchStrategy(Strategy):
             self._scale = LossScale(self._parameters[0].device)
 
     @property
-    def needs_norm(self) -> bool:
-        return self._scale is not None
-
-    @property
     def loss_scale(self) -> float | None:
         return None if self._scale is None else self._scale.value
 
@@ -237,6 +223,7 @@ class TorchStrategy(Strategy):
         torch.autograd.backward(loss if self._scale is None else self._scale.scaled(loss))
 
     def clip(self, max_norm: float | None) -> Tensor:
+        """Scale the gradients down to this norm (None: leave them alone); the norm that they had."""
         gradients = self._gradients()
         norm = self._over_ranks(torch.linalg.vector_norm(torch.stack(_foreach_norm(gradients))))
         if self._scale is not None:
@@ -258,7 +245,10 @@ class TorchStrategy(Strategy):
         _foreach_mul_(gradients, inverse * clipped)
         return norm
 
-    def step(self, factor: float | None, norm: Tensor | None) -> None:
+    def step(self, factor: float | None, max_norm: float | None, *, measured: bool) -> Tensor | None:
+        # In fp16 the norm tells whether gradients overflowed.
+        needed = max_norm is not None or self._scale is not None
+        norm = self.clip(max_norm) if measured or needed else None
         if norm is None or self._allows(norm):
             if factor is not None:
                 for group, peak_lr in zip(self.optimizer.param_groups, self._peak_lrs, strict=True):
@@ -267,6 +257,7 @@ class TorchStrategy(Strategy):
         if self._scale is not None and norm is not None:
             self._scale.update(norm)
         self._forget_gradients()
+        return norm
 
     def state(self) -> dict[str, Any]:
         return {**model_entries(self.module), **optimizer_entries(self.module, self.optimizer)}

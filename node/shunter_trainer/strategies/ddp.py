@@ -76,9 +76,9 @@ class Ddp(TorchStrategy):
         reducing, hidden = (measured.get(f"avg_backward_{name}_time") for name in ("comm", "compute_comm_overlap"))
         return None if not reducing or hidden is None else max(reducing - hidden, 0) / 1e9
 
-    def step(self, factor: float | None, norm: Tensor | None) -> None:
+    def step(self, factor: float | None, max_norm: float | None, *, measured: bool) -> Tensor | None:
         self._has_stepped = True
-        super().step(factor, norm)
+        return super().step(factor, max_norm, measured=measured)
 
     def _rehearse(self, batch: Batch) -> None:
         # The bare module: DDP sends no buffers then, and takes no part in the backward pass.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,7 +47,8 @@ class Sharded(Strategy):
         self._peak_lrs: list[float]
         self._keeps_groups: bool
         self._gang: Gang
-        self._scaled_norm: Tensor | None = None
+        self._compute_dtype: torch.dtype
+        self._precision: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def prepare(self, parts: Parts) -> None:
         if parts.keeps_groups and not is_elementwise(parts.make_optimizer):
@@ -62,9 +64,10 @@ class Sharded(Strategy):
         self._peak_lrs = [float(group.get("lr", 0.0)) for group in optimizer.param_groups]
         self._keeps_groups, self._gang = parts.keeps_groups, parts.gang
         self._objective, self._module = parts.objective, parts.module
-        self._autocast = (parts.gang.device.type, parts.compute_dtype)
+        self._compute_dtype = parts.compute_dtype
         if parts.compute_dtype != torch.float32:
-            parts.module.forward = _under_autocast(parts.module.forward, *self._autocast)
+            self._precision = partial(torch.autocast, parts.gang.device.type, parts.compute_dtype)
+            parts.module.forward = _under(self._precision, parts.module.forward)
         self._engine = make_engine(deepspeed, parts.module, optimizer, config)
         self._engine.set_gradient_accumulation_boundary(True)
         self._shards = shards_of(self._engine, parts.module)
@@ -78,7 +81,7 @@ class Sharded(Strategy):
 
     @property
     def loss_scale(self) -> float | None:
-        return float(self._shards.zero.loss_scale) if self._autocast[1] == torch.float16 else None
+        return float(self._shards.zero.loss_scale) if self._compute_dtype == torch.float16 else None
 
     def memory(self) -> dict[str, float]:
         return {**scheduler_memory(self._engine), **scale_memory(self._shards.zero)}
@@ -109,26 +112,21 @@ class Sharded(Strategy):
     def hold_gradients(self) -> AbstractContextManager[Any]:
         return holding(self._engine)
 
-    def clip(self, max_norm: float | None) -> Tensor:
-        # The clipping itself is a part of DeepSpeed's step; it takes the norm from here.
-        self._shards.zero.clip_grad = max_norm or 0.0
-        self._scaled_norm = norm = self._shards.norm()
-        norm = torch.where(norm < 0, torch.inf, norm)  # so it writes "not finite"
-        return (norm / self._scale).float()
-
-    def step(self, factor: float | None, norm: Tensor | None) -> None:
+    def step(self, factor: float | None, max_norm: float | None, *, measured: bool) -> Tensor | None:
         if factor is not None:
             for group, peak_lr in zip(self._shards.optimizer.param_groups, self._peak_lrs, strict=True):
                 group["lr"] = peak_lr * factor
-        scaled, self._scaled_norm = self._scaled_norm, None
-        # Nobody asked for the norm, so nothing is clipped: any number does, and costs no communication.
-        self._shards.presume(torch.ones(()) if scaled is None else scaled)
+        measured = measured or max_norm is not None
+        self._shards.measure(measured)
+        self._shards.zero.clip_grad = max_norm or 0.0
+        scale = self._scale
         try:
             self._engine.step()
         except Exception as error:
             if "already at minimum" in str(error):
                 raise NonFinite(_SCALE_COLLAPSED) from error
             raise
+        return self._shards.norm(scale) if measured else None
 
     def state(self) -> dict[str, Any]:
         return state_of(self._module, self._shards)
@@ -154,22 +152,21 @@ class Sharded(Strategy):
 
     def _loss(self, batch: Batch) -> tuple[Any, Tensor]:
         outputs = self._objective.outputs(self._engine, batch)
-        device, dtype = self._autocast
-        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+        with self._precision():
             return outputs, self._objective.loss(outputs, batch)
 
 
-def _under_autocast(forward: Callable[..., Any], device: str, dtype: torch.dtype) -> Callable[..., Any]:
+def _under(precision: Callable[[], AbstractContextManager[Any]], forward: Callable[..., Any]) -> Callable[..., Any]:
     """Norms, softmax and losses in fp32, whatever the parameters' type, as under every other strategy.
 
     Around the module's own `forward`, since DeepSpeed's engine turns an autocast around itself off.
     """
 
-    def forward_under_autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device, dtype):
+    def forward_under_precision(*args: Any, **kwargs: Any) -> Any:
+        with precision():
             return forward(*args, **kwargs)
 
-    return forward_under_autocast
+    return forward_under_precision
 
 
 _SCALE_COLLAPSED = (

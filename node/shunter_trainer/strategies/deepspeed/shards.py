@@ -7,8 +7,7 @@ and 2 cut the flat tensor, stage 3 every parameter. An optimizer has one state f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -37,6 +36,7 @@ class Shards(ABC):
     def __init__(self, engine: Any, module: nn.Module) -> None:
         self.zero: Any = engine.optimizer
         self._module = module
+        self._any_norm = [torch.ones(())]
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -69,12 +69,15 @@ class Shards(ABC):
         """Bring what stands in the flat tensors, and in frozen partitions, into the parameters the model runs with."""
 
     @abstractmethod
-    def norm(self) -> Tensor:
-        """The norm of all gradients, still scaled; below zero where they are not finite. Communicates."""
+    def measure(self, wanted: bool) -> None:
+        """Whether the next step measures the norm of all gradients, which communicates. Clipping needs it."""
 
-    @abstractmethod
-    def presume(self, norm: Tensor) -> None:
-        """Have the next step take this for `norm()`."""
+    def norm(self, scale: float) -> Tensor:
+        """What the last step measured, given the loss scale it began with; not finite where gradients were not."""
+        told = self.zero._global_grad_norm
+        if isinstance(told, Tensor):
+            return told
+        return torch.tensor(float(told), device=self.optimizer.param_groups[0]["params"][0].device)
 
 
 class FlatShards(Shards):
@@ -108,11 +111,8 @@ class FlatShards(Shards):
     def publish(self) -> None:
         self.zero.update_lp_params()
 
-    def norm(self) -> Tensor:
-        return torch.as_tensor(type(self.zero).scaled_global_norm(self.zero))
-
-    def presume(self, norm: Tensor) -> None:
-        self.zero.scaled_global_norm = lambda norm_type=2: norm
+    def measure(self, wanted: bool) -> None:
+        self.zero.compute_grad_norm = wanted
 
     def _flat_of(self, parameter: nn.Parameter) -> Tensor:
         for group, members in zip(self.optimizer.param_groups, self._members(), strict=True):
@@ -129,16 +129,8 @@ class FlatShards(Shards):
 class Bf16Shards(FlatShards):
     """Stage 1 in bf16 with gradients gathered in fp32, for which DeepSpeed has an optimizer of its own."""
 
-    def norm(self) -> Tensor:
-        from deepspeed.runtime.utils import get_global_norm_of_tensors
-
-        gradients, _ = type(self.zero).get_grads_for_norm(self.zero)
-        return torch.as_tensor(get_global_norm_of_tensors(input_tensors=gradients, mpu=None, norm_type=2))
-
-    def presume(self, norm: Tensor) -> None:
-        measure = partial(type(self.zero).get_grads_for_norm, self.zero)
-        # The norm of one number is that number.
-        self.zero.get_grads_for_norm = lambda for_clipping=False: measure(True) if for_clipping else ([norm], {})
+    def measure(self, wanted: bool) -> None:
+        _answer(self.zero, "get_grads_for_norm", None if wanted else lambda: (self._any_norm, {}))
 
     def _members(self) -> list[list[nn.Parameter]]:
         found: list[list[nn.Parameter]] = self.zero.bf16_groups
@@ -179,13 +171,21 @@ class SplitShards(Shards):
         if zero.persistent_parameters:
             zero.persistent_parameters[0].all_gather(zero.persistent_parameters)
 
-    def norm(self) -> Tensor:
-        from deepspeed.runtime.utils import combine_grad_norm_groups
+    def measure(self, wanted: bool) -> None:
+        _answer(self.zero, "_get_norm_groups", None if wanted else lambda: self._any_norm)
 
-        return torch.as_tensor(combine_grad_norm_groups(type(self.zero)._get_norm_groups(self.zero)))
+    def norm(self, scale: float) -> Tensor:
+        # Divided by the scale as it was after the step.
+        grown: float = self.zero.loss_scale / scale
+        return super().norm(scale) if grown == 1.0 else super().norm(scale) * grown
 
-    def presume(self, norm: Tensor) -> None:
-        self.zero._get_norm_groups = lambda: [norm]
+
+def _answer(zero: Any, method: str, answer: Callable[[], Any] | None) -> None:
+    """Have DeepSpeed take this answer for that of its own method; None: ask the method again."""
+    if answer is not None:
+        setattr(zero, method, answer)
+    else:
+        vars(zero).pop(method, None)
 
 
 def _range(parameter: nn.Parameter, size: int) -> tuple[int, int]:
