@@ -1,17 +1,14 @@
-"""Activation checkpointing and compilation: the same training in less memory, or in less time."""
+"""Activation checkpointing: the same training in less memory."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from shunter_trainer.failures import UserFault
 from shunter_trainer.models.build import build_model
-from shunter_trainer.models.compiling import compile_blocks
 from shunter_trainer.models.materialise import materialise
 from shunter_trainer.models.recompute import recompute_blocks
-from support.ranks import Ranks
-from support.trainings import document, parsed
+from support.trainings import parsed
 from torch import nn
 
 MODEL = {
@@ -84,34 +81,3 @@ def test_names_of_parameters_stay() -> None:
 def test_a_model_without_blocks_cannot_recompute_them() -> None:
     with pytest.raises(UserFault, match=r"/workload/activation_checkpointing: .* nn.ModuleList"):
         recompute_blocks(nn.Linear(2, 2), "full")
-
-
-@pytest.mark.parametrize("compiler", [None, "a-compiler-of-mine"])
-def test_a_node_without_a_compiler_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if compiler:
-        monkeypatch.setenv("CXX", compiler)
-    else:
-        monkeypatch.delenv("CXX", raising=False)
-
-    with pytest.raises(UserFault) as refused:
-        compile_blocks(nn.Linear(2, 2))
-
-    assert refused.value.pointer == "/workload/compile"
-    assert (compiler or "environment.setup") in str(refused.value)
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.trainer
-def test_a_compiled_training_has_the_losses_of_an_ordinary_one(start_ranks: Any, tmp_path: Path) -> None:
-    caches = {name: str(tmp_path / name.lower()) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
-    compiled: Ranks = start_ranks(document(compile=True), 2, name="compiled", **caches)
-    ordinary: Ranks = start_ranks(document(), 2, name="ordinary")
-
-    assert compiled.end() == ordinary.end() == [0, 0], compiled.stderr()
-
-    assert compiled.values("loss") == pytest.approx(ordinary.values("loss"), abs=5e-6)
-    assert len(compiled.values("loss")) == 8
