@@ -20,20 +20,22 @@ from shunter.errors import ApiError, ShunterError, Unreachable, api_error
 _RETRIED = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE_S = 20.0
 _WORTH_TELLING_S = 2.0
-"""A service that is away for less is not news."""
+"""A service that is away for less is not news, nor is a shorter pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
     """How often and after which pauses a request is tried again; each pause is drawn evenly from [0, bound].
 
-    `sleep` is how a blocking client pauses; an `AsyncClient` has its own way.
+    `sleep` is how a blocking client pauses; an `AsyncClient` has its own way. `tell` is called before a pause of 2 s or
+    more, with what failed and the pause.
     """
 
     tries: int = 4
     first_pause_s: float = 0.25
     longest_pause_s: float = 4.0
     sleep: Callable[[float], None] = time.sleep
+    tell: Callable[[ShunterError, float], None] | None = None
 
     def pause_s(self, failures: int) -> float:
         """The pause after this many failures in a row (1 or more)."""
@@ -84,7 +86,10 @@ class Tries:
         self._failures += 1
         if self._failures >= self._limit:
             raise error
-        return max(asked_s, self._retries.pause_s(self._failures))
+        pause_s = max(asked_s, self._retries.pause_s(self._failures))
+        if self._retries.tell is not None and pause_s >= _WORTH_TELLING_S:
+            self._retries.tell(error, pause_s)
+        return pause_s
 
 
 class Patience:

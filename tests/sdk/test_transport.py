@@ -152,6 +152,19 @@ def test_what_the_service_asks_to_wait_is_waited_up_to_a_bound() -> None:
     assert pauses[1] == 20
 
 
+def test_a_pause_that_lasts_is_told_before_it_begins() -> None:
+    told: list[tuple[str, float]] = []
+    full = problem(503, detail="the disk is full")
+    full.headers["Retry-After"] = "20"
+    retries = Retries(sleep=lambda _: None, tell=lambda error, pause_s: told.append((str(error), pause_s)))
+    service = FailingService(REFUSED, full, ok(PROVIDERS))
+
+    with client_of("blocking", "http://service.test", "k", handler=service, retries=retries) as it:
+        it.providers()
+
+    assert told == [("the disk is full", 20)]
+
+
 def test_pauses_grow_with_the_failures() -> None:
     pauses: list[float] = []
     service = FailingService(REFUSED, REFUSED, REFUSED, ok(PROVIDERS))

@@ -15,7 +15,8 @@ from shunter_store.job.job_lists import JobFilter
 from shunter_store.job.lifecycle import Trigger
 from shunter_store.sql.database import Database
 from shunter_store.tables import job_due
-from sqlalchemy import select
+from shunter_store.tables import jobs as jobs_table
+from sqlalchemy import select, update
 from support.documents import body, tiny_lm
 from support.store_rows import advance, claim_job, new_job, reread
 
@@ -148,10 +149,13 @@ def test_a_resume_takes_the_pause_back_and_wakes_the_job(database: Database) -> 
     job = new_job(database)
     ask(database, "pause", job.id)
     park(database, job.id)
+    waiting = {"reason": "paused", "detail": "it rests until somebody resumes it", "tried": []}
+    database.write(lambda conn: conn.execute(update(jobs_table).values(waiting=waiting)))
 
     resumed = ask(database, "resume", job.id)
 
     assert resumed.pause_requested_at is None
+    assert resumed.waiting is None
     assert database.read(due.count_due) == 1
     assert told(database, job.id) == ["job.created", "job.pause_requested", "job.resume_requested"]
 

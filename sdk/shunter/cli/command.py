@@ -69,8 +69,13 @@ class Context:
     def client(self) -> Client:
         """A client for the service that the options, the environment or a data directory name."""
         from shunter.client import Client
+        from shunter.retries import Retries
 
-        return Client(self.url, self.api_key, data_dir=self.data_dir)
+        return Client(self.url, self.api_key, data_dir=self.data_dir, retries=Retries(tell=_tell_pause))
+
+
+def _tell_pause(error: ShunterError, pause_s: float) -> None:
+    print(f"{error}; trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
 
 
 _COMMON: typing.Final = (

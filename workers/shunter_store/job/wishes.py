@@ -12,7 +12,7 @@ from shunter_schemas.api.requests import JobPatch
 from shunter_schemas.changes import with_changes
 from shunter_schemas.job import JobSpec
 from shunter_schemas.states import State
-from sqlalchemy import Connection, Update, bindparam, null, update
+from sqlalchemy import Connection, Update, bindparam, case, null, update
 
 from shunter_store.errors import Conflict, NotFound, RevisionChanged
 from shunter_store.job import due, events, jobs, labels
@@ -44,7 +44,11 @@ _CANCEL_MANY = (
     .returning(jobs_table.c.id, jobs_table.c.event_seq)
 )
 _PAUSE = _changing(pause_requested_at=db_now()).where(_OF_JOB)
-_RESUME = _changing(pause_requested_at=null()).where(_OF_JOB)
+_RESUME = _changing(
+    pause_requested_at=null(),
+    waiting=case((jobs_table.c.state == State.QUEUED, null()), else_=jobs_table.c.waiting),
+).where(_OF_JOB)
+"""In the queue it waited for this alone."""
 _MOVE = _changing(move_wish=bindparam("parts", type_=Json), move_requested_at=db_now()).where(_OF_JOB)
 _STAY = _changing(move_wish=null(), move_requested_at=null()).where(_OF_JOB)
 _CHECKPOINT = (
