@@ -156,6 +156,7 @@ def ground(folder: Path, surroundings: Surroundings, runs: int = 1) -> Iterator[
         if surroundings.small_disk:
             stack.enter_context(own_mounts())
             disk = small_disk(folder / "data", _DISK_MIB + runs * _DISK_MIB_A_RUN)
+            stack.callback(disk.leave)
         played = stack.enter_context(
             site(
                 folder / "data",

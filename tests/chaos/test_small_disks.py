@@ -76,6 +76,17 @@ def test_a_service_whose_disk_is_full_accepts_nothing_says_why_and_loses_nothing
     assert judged(plane, cramped.marks) == []
 
 
+def test_what_a_run_left_on_its_small_disk_is_there_when_the_disk_is_not(tmp_path: Path) -> None:
+    """Else nobody could say why a promise was broken."""
+    with own_mounts():
+        disk = small_disk(tmp_path / "data", 1)
+        (disk.folder / "worker.log").write_text("its last words\n")
+        disk.leave()
+
+    assert (tmp_path / "data" / "worker.log").read_text() == "its last words\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 @pytest.mark.nightly
 def test_an_object_store_that_is_full_loses_no_log_line(cramped: Cramped) -> None:
     plane = cramped.plane

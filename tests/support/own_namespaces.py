@@ -120,6 +120,13 @@ class SmallDisk:
         """Give it back."""
         self._filler.unlink(missing_ok=True)
 
+    def leave(self) -> None:
+        """Unmount it, with what is on it left where it was mounted: it would go with the namespace."""
+        left = self.folder.with_name(f"{self.folder.name}.left")
+        subprocess.run(["cp", "--archive", str(self.folder), str(left)], check=True)
+        subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
+        left.replace(self.folder)
+
     @property
     def left_bytes(self) -> int:
         there = os.statvfs(self.folder)
