@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from shunter_planner.values import as_json
 from shunter_schemas.node_sync import Phase
-from shunter_schemas.states import NodeState, Reason, State
+from shunter_schemas.states import FailureClass, NodeState, Reason, State
 from shunter_store.node.gang import End
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Limit, Run, Settle
@@ -19,6 +20,10 @@ STARTED = Memory(ordered_generation=1, started=True)
 BOTH = (on_cloud_node(rank=0), on_cloud_node(rank=1))
 """12 USD an hour: 60 s of it are 0.20 USD."""
 BOOTING = (on_cloud_node(NodeState.BOOTING, rank=0), on_cloud_node(NodeState.BOOTING, rank=1))
+WHY: dict[End, Any] = {
+    End.STOPPED: {"reason": "lease_expired"},
+    End.FAILED: {"reason": "peer_lost", "failure_class": FailureClass.NODE},
+}
 STOPPING = tuple(on_cloud_node(rank=rank, desired_phase=Phase.STOP, desired_at=ago(5)) for rank in (0, 1))
 
 
@@ -124,6 +129,39 @@ def test_a_budget_cap_holds_offline_too_by_the_highest_rate_that_is_billed() -> 
     assert (limit.stop_at - NOW).total_seconds() == pytest.approx(9 / 18 * 3600 - 60 + 5)
 
 
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("parts", [[End.STOPPED] * 2, [End.STOPPED, End.FAILED]], ids=["both", "one for the other"])
+def test_a_gang_that_stops_for_its_limit_a_moment_before_the_service_is_not_recovered(
+    state: State, parts: list[End]
+) -> None:
+    """Nodes count from the moment they asked, the service from that of its answer: they are never the later ones."""
+    told = [part(row, end, **WHY[end]) for row, end in zip(BOTH, parts, strict=True)]
+
+    a_moment_before = decide(budgeted(state, *BOTH, cost_usd=9.79, parts=told), NOW)
+    long_before = decide(budgeted(state, *BOTH, cost_usd=9.7, parts=told), NOW)
+
+    assert stopped_for(a_moment_before) is Reason.BUDGET_EXHAUSTED
+    assert brief(long_before)[-1] == "node_lost"
+
+
+def test_a_duration_that_is_nearly_over_is_not_begun_again_by_nodes_that_stopped_for_it() -> None:
+    spec = on_cloud(limits={"max_duration_s": 300})
+    row = job(State.RUNNING, memory=STARTED, **{**CLOUDY, "spec": spec, "started_at": ago(298)})
+    told = [part(node, End.STOPPED, reason="lease_expired") for node in BOTH]
+
+    assert brief(decide(view(row, *BOTH, parts=told), NOW)) == ["stop duration_exceeded"]
+
+
+def test_a_node_that_is_lost_when_the_money_is_spent_is_not_blamed_for_the_end() -> None:
+    """Nor are recoveries that are not allowed: it would have stopped without it."""
+    spec = on_cloud(limits={"max_cost_usd": 10.0}, recovery={"node_recoveries": 0})
+    gone = on_cloud_node(rank=1, condition="gone")
+
+    decided = decide(budgeted(State.RUNNING, BOTH[0], gone, cost_usd=9.81, columns={"spec": spec}), NOW)
+
+    assert stopped_for(decided) is Reason.BUDGET_EXHAUSTED
+
+
 def test_a_new_start_after_a_failover_carries_what_is_left_and_not_the_whole() -> None:
     ready = on_cloud_node(run_generation=1, desired_phase=Phase.STOP)
     drained = [part(ready, End.STOPPED, drained=True)]
@@ -133,7 +171,28 @@ def test_a_new_start_after_a_failover_carries_what_is_left_and_not_the_whole() -
 
     assert isinstance(run, Run)
     assert run.stop_at is not None
-    assert (run.stop_at - NOW).total_seconds() == pytest.approx(6 / 6 * 3600 - 60)
+    assert (run.stop_at - NOW).total_seconds() == pytest.approx(6 / 6 * 3600 - 60 + 5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "carried", "held"),
+    [
+        ({"max_cost_usd": 1.0}, 300 - 60 + 5, 300 - 60 + 5),
+        ({"max_cost_usd": 2.0}, 300 - 60 + 5, 600 - 60 + 5),
+        ({"max_duration_s": 900}, 900 + 600 - 100 + 5, 900 + 600 - 100 + 5),
+        ({"max_duration_s": 1800}, 900 + 600 - 100 + 5, 1800 + 600 - 100 + 5),
+    ],
+)
+def test_nodes_that_prepare_hear_of_limits_that_were_changed_and_of_nothing_else(
+    limits: dict[str, float], carried: float, held: float
+) -> None:
+    """Else they would stop for the old ones, before their ranks ever ran."""
+    nodes = [replace(node, stop_at=ago(-carried), desired_at=ago(100)) for node in BOTH]
+    seen = view(job(State.STARTING, memory=STARTED, **{**CLOUDY, "spec": on_cloud(limits=limits)}), *nodes)
+
+    writes = settled(seen).writes
+
+    assert [write.stop_at for write in writes if isinstance(write, Limit)] == [ago(-held)] * (held != carried)
 
 
 def test_duration_counts_from_the_first_run_also_after_a_failover() -> None:

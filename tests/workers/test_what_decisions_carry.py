@@ -12,7 +12,7 @@ from shunter_schemas.states import Health, NodeState, Reason, State
 from shunter_store.job.steps import Change
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Act, Create, Intend, Run, Settle
-from shunter_workers.states.ends import START_TAKES_S
+from shunter_workers.states.ends import ALONE_LATER_S, START_TAKES_S
 from shunter_workers.view import Memory, View
 from support.meetings import gathered
 from support.views import (
@@ -115,7 +115,7 @@ def test_a_new_plan_has_a_generation_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "ends_in_s"),
-    [({}, None), ({"max_duration_s": 3600}, 2 * (3600 + START_TAKES_S) + 86_400)],
+    [({}, None), ({"max_duration_s": 3600}, 2 * (3600 + START_TAKES_S + ALONE_LATER_S) + 86_400)],
     ids=["without limits", "with a limit"],
 )
 def test_a_provider_is_told_when_a_node_is_of_no_use_any_more(limits: dict[str, Any], ends_in_s: float | None) -> None:
@@ -171,10 +171,10 @@ def test_rows_on_their_way_out_are_closed_while_the_job_waits_for_something_else
     ("limits", "started_at", "stops_in_s"),
     [
         ({}, None, None),
-        ({"max_duration_s": 1000}, None, 1600),
-        ({"max_duration_s": 1000}, ago(300), 700),
-        ({"max_cost_usd": 12}, None, 3540),
-        ({"max_duration_s": 1000, "max_cost_usd": 1}, ago(300), 240),
+        ({"max_duration_s": 1000}, None, 1605),
+        ({"max_duration_s": 1000}, ago(300), 705),
+        ({"max_cost_usd": 12}, None, 3545),
+        ({"max_duration_s": 1000, "max_cost_usd": 1}, ago(300), 245),
     ],
 )
 def test_the_caps_hold_on_nodes_on_their_own(limits: dict[str, Any], started_at: Any, stops_in_s: float) -> None:

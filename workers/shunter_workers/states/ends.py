@@ -12,7 +12,7 @@ from shunter_schemas.node_sync import Phase
 from shunter_schemas.states import Reason
 from shunter_store.job.lifecycle import Trigger
 from shunter_store.job.steps import Change
-from shunter_store.node.gang import Outcome, Verdict
+from shunter_store.node.gang import End, Outcome, Verdict
 from shunter_store.node.ledger import NodeRow
 
 from shunter_workers.decisions import Decision, Limit, Release, Settle, Tell, stop, wait
@@ -24,6 +24,9 @@ from shunter_workers.view import View, after, seconds_until, soonest
 LONGEST_BACK_OFF_S: Final = 60.0
 ALONE_LATER_S: Final = 5.0
 """So much later than the service itself a node stops for a limit: while it is not alone, the service says why."""
+AHEAD_S: Final = 10.0
+"""So much before the service a node may find that it has reached a limit: it counts from when it asked, and an answer
+may take as long as this."""
 LIMITS_DRIFT_S: Final = 1.0
 """So much the end of the money moves by itself from one look to the next."""
 DISK_FULL: Final = "disk_full"
@@ -50,13 +53,13 @@ def stop_if_asked(view: View) -> Decision | None:
     return stop(Reason.CANCELLED_BY_USER) if view.job.cancel_requested_at is not None else None
 
 
-def stop_at_limit(view: View, now: datetime) -> Decision | None:
-    """The document's caps on time and money."""
+def stop_at_limit(view: View, now: datetime, ahead_s: float = 0.0) -> Settle | None:
+    """The document's caps on time and money, and those that are reached within `ahead_s`."""
     deadline = duration_deadline(view)
-    if deadline is not None and now >= deadline:
+    if deadline is not None and after(now, ahead_s) >= deadline:
         return stop(Reason.DURATION_EXCEEDED, f"limits.max_duration_s is {view.document.limits.max_duration_s:g}")
     left_s = _affordable_s(view)
-    if budget_is_spent(view) or (left_s is not None and left_s <= 0):
+    if budget_is_spent(view) or (left_s is not None and left_s <= ahead_s):
         limit = view.document.limits.max_cost_usd
         return stop(Reason.BUDGET_EXHAUSTED, f"{view.cost_usd:.2f} USD of {limit:.2f} (limits.max_cost_usd) are spent")
     return None
@@ -88,11 +91,12 @@ def duration_deadline(view: View) -> datetime | None:
 
 def stop_by(view: View, now: datetime) -> datetime | None:
     """When nodes stop by themselves if nobody tells them anything any more: the caps hold offline too."""
-    limit = view.document.limits.max_duration_s
-    first_run_s = None if limit is None else limit + START_TAKES_S
-    until_deadline_s = seconds_until(duration_deadline(view), now)
-    left_s = soonest(until_deadline_s if until_deadline_s is not None else first_run_s, _affordable_s(view))
-    return None if left_s is None else after(now, left_s)
+    limit, deadline = view.document.limits.max_duration_s, duration_deadline(view)
+    if limit is not None and deadline is None:
+        told_at = max((node.desired_at for node in view.members if node.desired_phase == Phase.RUN), default=now)
+        deadline = after(told_at, limit + START_TAKES_S)
+    left_s = soonest(seconds_until(deadline, now), _affordable_s(view))
+    return None if left_s is None else after(now, left_s + ALONE_LATER_S)
 
 
 def ends_in_s(view: View, now: datetime) -> float | None:
@@ -104,12 +108,17 @@ def ends_in_s(view: View, now: datetime) -> float | None:
     return None if left_s is None else 2.0 * left_s + 86_400.0
 
 
-def hold_to_limits(view: View, now: datetime) -> Decision | None:
-    """Running nodes carry the limits as they are now: they change while a job runs, and count from its first run."""
-    own_end = stop_by(view, now)
-    limit = None if own_end is None else after(own_end, ALONE_LATER_S)
+def new_limits(view: View, now: datetime) -> Sequence[Limit]:
+    """For nodes that do not carry the limits as they are now: they may be changed, and count from the first run."""
+    limit = stop_by(view, now)
     stale = [node.id for node in view.members if node.desired_phase == Phase.RUN and _differ(node.stop_at, limit)]
-    return Settle(Change(next_in_s=next_limit_s(view, now)), [Limit(stale, limit)]) if stale else None
+    return [Limit(stale, limit)] if stale else []
+
+
+def hold_to_limits(view: View, now: datetime) -> Decision | None:
+    """Running nodes carry the limits as they are now."""
+    limits = new_limits(view, now)
+    return Settle(Change(next_in_s=next_limit_s(view, now)), limits) if limits else None
 
 
 def next_limit_s(view: View, now: datetime) -> float | None:
@@ -130,7 +139,7 @@ def judge_gang(view: View, now: datetime) -> Decision | None:
         return told or lose(view, now, verdict.reason, verdict.message)
     if verdict.outcome is Outcome.STOPPED:
         # Nobody asked for it: the node was alone until its lease ended, or reached the limit that it carries.
-        return stop_at_limit(view, now) or lose(view, now, verdict.reason or "stopped", verdict.message)
+        return lose(view, now, verdict.reason or "stopped", verdict.message)
     return None
 
 
@@ -168,7 +177,13 @@ def _lose_nodes(view: View, now: datetime, nodes: Sequence[NodeRow], reason: str
 
 
 def lose(view: View, now: datetime, reason: str, message: str) -> Settle:
-    """A node is lost or a rank failed for no fault of the user's: recover, as long as the budget lasts."""
+    """A node is lost or a rank failed for no fault of the user's: recover, as long as the budget lasts.
+
+    Not at a limit, to which nodes that stopped by themselves may have come a little before.
+    """
+    alone = any(part.ended is End.STOPPED for part in view.gang.members)
+    if (over := stop_at_limit(view, now, AHEAD_S if alone else 0.0)) is not None:
+        return over
     spent, budget = view.job.node_recoveries, view.document.recovery.node_recoveries
     if spent >= budget:
         told = f"recovery.node_recoveries ({budget}) is spent; the last cause was {reason}: {message}"

@@ -9,11 +9,11 @@ from shunter_schemas.states import State
 from shunter_store.job.lifecycle import Trigger
 from shunter_store.job.steps import Change
 
-from shunter_workers.decisions import Decision, Settle, wait
+from shunter_workers.decisions import Decision, Settle
 from shunter_workers.states.ends import (
-    hold_to_limits,
     judge_gang,
     lose_useless,
+    new_limits,
     next_limit_s,
     stop_at_limit,
     stop_if_asked,
@@ -42,15 +42,13 @@ def decide(view: View, now: datetime) -> Decision:
         return own
     if view.gang.all_up:
         return _run(view, now)
-    return wait(soonest(next_limit_s(view, now), next_look_s(view, now)))
+    again = Change(next_in_s=soonest(next_limit_s(view, now), next_look_s(view, now)))
+    return Settle(again, new_limits(view, now))
 
 
 def _run(view: View, now: datetime) -> Settle:
     """`running`, with the limits that count from this moment: no step of their own has to bring them to the nodes."""
     job = replace(view.job, state=State.RUNNING, started_at=view.job.started_at or now)
     running = replace(view, job=job)
-    limits = hold_to_limits(running, now)
-    return Settle(
-        Change(trigger=Trigger.TRAINER_UP, next_in_s=next_limit_s(running, now)),
-        limits.writes if isinstance(limits, Settle) else (),
-    )
+    up = Change(trigger=Trigger.TRAINER_UP, next_in_s=next_limit_s(running, now))
+    return Settle(up, new_limits(running, now))
