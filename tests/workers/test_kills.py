@@ -98,6 +98,25 @@ def test_recovery_has_a_budget(own_plane: ControlPlane, tmp_path: Path) -> None:
     assert "node_recoveries (0)" in job["message"]
 
 
+def test_children_that_cannot_begin_go_on_trying(own_plane: ControlPlane, tmp_path: Path) -> None:
+    """Celery takes them for good: they would hold their places for ever, and nobody would do anything."""
+    run, away = own_plane.data_dir / "run", own_plane.data_dir / "run.away"
+    old = own_plane.children()
+    run.rename(away)
+    run.touch()  # as a disk that is full, or a database that is away: what they do first fails
+
+    for child in old:
+        os.kill(child, signal.SIGKILL)
+    wait_until(lambda: own_plane.log("worker").count("cannot begin yet") >= 4, description="both tried twice")
+    run.unlink()
+    away.rename(run)
+
+    job_id = running(own_plane, tmp_path)
+    (tmp_path / "gate").touch()
+    own_plane.wait_for(job_id, "succeeded")
+    assert len(set(own_plane.children()) - set(old)) == 2
+
+
 def test_a_killed_worker_child_is_replaced_and_its_steps_are_done_by_others(
     own_plane: ControlPlane, tmp_path: Path
 ) -> None:
