@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import redis
 from support.own_namespaces import SmallDisk, own_mounts, small_disk
 from support.waiting import wait_until
 
@@ -76,6 +77,20 @@ def test_a_service_whose_disk_is_full_accepts_nothing_says_why_and_loses_nothing
     assert judged(plane, cramped.marks) == []
 
 
+def test_a_broker_whose_disk_is_full_ends_no_worker(cramped: Cramped) -> None:
+    plane = cramped.plane
+    roles = dict(plane.roles)
+    cramped.data.fill()
+
+    with redis.Redis(unix_socket_path=str(plane.socket)) as broker:
+        wait_until(lambda: refuses(broker), description="what was left in the page that it writes in is full too")
+    time.sleep(FULL_FOR_S)
+    cramped.data.free()
+
+    plane.wait_for(plane.submit(counting(cramped.marks, "after-a-refusal", 3)), "succeeded", timeout_s=90)
+    assert {name: process.poll() for name, process in roles.items()} == dict.fromkeys(roles)
+
+
 def test_what_a_run_left_on_its_small_disk_is_there_when_the_disk_is_not(tmp_path: Path) -> None:
     """Else nobody could say why a promise was broken."""
     with own_mounts():
@@ -115,6 +130,15 @@ def test_nodes_whose_disk_is_full_are_replaced_or_wait_and_the_jobs_succeed(cram
 
     for job_id in (running, later):
         plane.wait_for(job_id, "succeeded", timeout_s=120)
+
+
+def refuses(broker: redis.Redis) -> bool:
+    """Whether it does to write something."""
+    try:
+        broker.set("something", "x" * 500)
+    except redis.ResponseError:
+        return True
+    return False
 
 
 def count(cramped: Cramped, name: str) -> int:

@@ -98,6 +98,20 @@ def test_a_role_that_is_killed_is_started_again(up: Up, name: str) -> None:
     wait_until(lambda: f"{name} works again" in up.said, description="it says so")
 
 
+def test_a_disk_that_is_full_loses_what_it_says_and_stops_nothing(tmp_path: Path) -> None:
+    unheard = ("sh", "-c", 'exec "$@" >/dev/full 2>&1', "sh", *COMMAND)
+    with running_up(tmp_path / "data", ready=False, command=unheard) as up:
+        wait_until((up.data_dir / "api-url").exists, timeout_s=60, description="it has an address")
+        wait_until(lambda: is_whole(up), timeout_s=60, description="all roles work")
+        before = up.child("worker")
+        assert before is not None
+
+        os.kill(before, signal.SIGKILL)
+
+        wait_until(lambda: up.child("worker") not in (None, before), timeout_s=20, description="it is started again")
+        assert up.stop() == 0
+
+
 def test_a_request_during_a_restart_of_the_api_waits_instead_of_failing(up: Up) -> None:
     wait_until(lambda: is_whole(up), timeout_s=30, description="all roles work before")
     before = up.child("api")

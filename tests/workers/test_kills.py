@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 from shunter_store.tables import leases
 from sqlalchemy import Connection, select
 from support import proc
@@ -96,6 +97,23 @@ def test_recovery_has_a_budget(own_plane: ControlPlane, tmp_path: Path) -> None:
     job = own_plane.wait_for(job_id, "failed")
     assert job["reason"] == "recovery_exhausted"
     assert "node_recoveries (0)" in job["message"]
+
+
+def test_a_broker_that_refuses_to_write_ends_no_worker(own_plane: ControlPlane, tmp_path: Path) -> None:
+    """As one does whose disk is full, or that became a replica: Celery took its answer for the end of everything."""
+    worker = own_plane.roles["worker"]
+    with redis.Redis(unix_socket_path=str(own_plane.socket)) as broker:
+        broker.config_set("min-replicas-to-write", 1)
+        wait_until(lambda: "ResponseError" in own_plane.log("worker"), description="the worker was refused")
+        job_id = running(own_plane, tmp_path)
+
+        broker.config_set("min-replicas-to-write", 0)
+    refusals = own_plane.log("worker").count("ResponseError")
+    (tmp_path / "gate").touch()
+
+    own_plane.wait_for(job_id, "succeeded")
+    assert worker.poll() is None
+    assert refusals < 20, "it comes back at once, and fills the log"
 
 
 def test_children_that_cannot_begin_go_on_trying(own_plane: ControlPlane, tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ _CONFIGURATION: Final[dict[str, Any]] = {
     "worker_redirect_stdouts": False,
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,
+    # A broker that answers and refuses (its disk or memory is full, it became a replica) is one that is away.
+    "broker_channel_error_retry": True,
+    "worker_consumer": "shunter_workers.consuming:PatientConsumer",
     "broker_connection_timeout": 2,
     "broker_transport_options": _TRANSPORT,
     "task_publish_retry": False,

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from shunter_store.installation.exit_codes import UNUSABLE, WRONG_SETTINGS
@@ -126,11 +127,13 @@ def _farewell(live: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    with suppress(OSError):  # a full disk loses the line, and stops nothing
+        print(text, flush=True)
 
 
 def _report(text: str) -> None:
-    print(f"shunter up: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"shunter up: {text}", file=sys.stderr, flush=True)
 
 
 def _fail(text: str) -> int:
