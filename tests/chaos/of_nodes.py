@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shunter_providers.simulated.entries import Entry
-from shunter_schemas.states import NodeState
+from shunter_schemas.states import NodeState, State
 from shunter_store.node.gang import End
 
 from chaos.evidence import Evidence, Row
@@ -95,14 +95,15 @@ def budgets_hold(found: Evidence) -> Faults:
     """All nodes of a job, twins and left-overs too, cost no more than its document allows.
 
     On a busy machine, where a worker takes longer to start than the budget keeps back for the stop: they would have,
-    if they had been released in that time after the ranks had ended.
+    if they had been released in that time after the ranks had ended, or the job had begun to stop.
     """
     if found.told.clocks_moved:
         return
     jobs = {node["token"]: node["job_id"] for node in found.nodes}
     for job_id, budget_usd in found.told.budgets.items():
-        until = _ranks_ended_at(found, job_id) + STOP_TAKES_S if found.busy else found.at
-        spent = sum(entry.cost_usd(min(until, found.at)) for entry in found.entries if jobs.get(entry.token) == job_id)
+        entries = [entry for entry in found.entries if jobs.get(entry.token) == job_id]
+        until = _wanted_until(found, job_id, entries) + STOP_TAKES_S if found.busy else found.at
+        spent = sum(entry.cost_usd(min(until, found.at)) for entry in entries)
         if spent > budget_usd:
             yield f"{found.told.names[job_id]} cost {spent:.6f} USD of {budget_usd:.6f}"
         job: Row | None = found.jobs.get(job_id)
@@ -110,8 +111,11 @@ def budgets_hold(found: Evidence) -> Faults:
             yield f"{found.told.names[job_id]} would go on for ever, and succeeded"
 
 
-def _ranks_ended_at(found: Evidence, job_id: str) -> float:
-    """By the journals of the job's nodes; if none says so, when the books were read."""
+def _wanted_until(found: Evidence, job_id: str, entries: Sequence[Entry]) -> float:
+    """When the ranks had ended, by the journals of the job's nodes; if none says so, when the job began to stop.
+
+    A journal tells the time of its node, whose clock may have been set: a time at which there was no node is none.
+    """
     journals = {node["journal_id"] for node in found.nodes if node["job_id"] == job_id}
     ends = [
         float(record["at"])
@@ -120,7 +124,9 @@ def _ranks_ended_at(found: Evidence, job_id: str) -> float:
         for record in files.records
         if record["type"] in _ENDS
     ]
-    return max(ends, default=found.at)
+    first_at = min((entry.created_at for entry in entries), default=found.at)
+    stops = [move["at"].timestamp() for move in found.transitions.get(job_id, ()) if move["to_state"] is State.STOPPING]
+    return max([end for end in ends if first_at <= end <= found.at] or stops, default=found.at)
 
 
 def _by_handle(found: Evidence) -> dict[str | None, Entry]:
