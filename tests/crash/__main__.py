@@ -35,16 +35,15 @@ def _play_life(template: Path, name: str, every: int, only: int | None) -> int:
     began, life = time.monotonic(), LIVES[name]
     points = points_of(template, life)
     broken = 0
-    for point in range(0, len(points), every) if only is None else [only]:
+    chosen = range(0, len(points), every) if only is None else [only]
+    for point in chosen:
         try:
             play(template, life, point)
         except Broken as fault:
             broken += 1
             print(f"{name}, point {point} ({points[point]}): {fault}", flush=True)
-    played = len(range(0, len(points), every))
-    print(
-        f"{name}: {len(points)} points, {played} played, {broken} broken, {time.monotonic() - began:.0f} s", flush=True
-    )
+    took_s = time.monotonic() - began
+    print(f"{name}: {len(points)} points, {len(chosen)} played, {broken} broken, {took_s:.0f} s", flush=True)
     return broken
 
 

@@ -10,6 +10,8 @@ from model.world import World
 from shunter_schemas.states import State
 from shunter_store.job import jobs
 
+UNDISTURBED: Final = frozenset({State.SUCCEEDED})
+
 
 @dataclass(frozen=True, slots=True)
 class Life:
@@ -17,7 +19,7 @@ class Life:
 
     kind: str
     meddle: Callable[[World, str], bool]
-    ends: frozenset[State] = frozenset({State.SUCCEEDED})
+    ends: frozenset[State] = UNDISTURBED
 
 
 def _nothing(world: World, job_id: str) -> bool:
