@@ -330,6 +330,17 @@ def test_a_process_whose_file_stays_the_same_is_stuck(group: Group) -> None:
     assert (first, second, third) == ([], [group.pid], [])
 
 
+def test_a_group_of_which_nobody_lives_is_stuck(group: Group) -> None:
+    """Celery replaces no child while its broker is away."""
+    first = group.progress.stuck(group.pid)
+    group.now += STALE_AFTER_S + 1
+    second = group.progress.stuck(group.pid)
+    group.touch()
+    third = group.progress.stuck(group.pid)
+
+    assert (first, second, third) == ([], [group.pid], [])
+
+
 def test_a_machine_that_slept_does_not_look_like_a_stuck_worker(group: Group) -> None:
     group.touch(age_s=86_400)
 

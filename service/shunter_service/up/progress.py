@@ -28,9 +28,12 @@ class Progress:
         return any(touched >= since - 1 for touched in self._files(group).values())
 
     def stuck(self, group: int) -> list[int]:
-        """The processes of this group that have not touched their file for `STALE_AFTER_S`."""
+        """The processes of this group that have not touched their file for `STALE_AFTER_S`.
+
+        Where nobody has had a file for as long it is the group: all have died, and were not replaced.
+        """
         now = self._clock()
-        files = self._files(group)
+        files = self._files(group) or {group: 0.0}
         self._seen = {
             pid: self._seen[pid] if pid in self._seen and self._seen[pid][0] == touched else (touched, now)
             for pid, touched in files.items()
