@@ -76,6 +76,7 @@ class Agent:
         self._farewell_until: float | None = None
         """When the last uploads have had their time, once the lease is over."""
         self._power_off_at = 0.0
+        self._farewell = "released"
 
     def run(self) -> int:
         """Until the service releases the node; returns the exit status."""
@@ -91,7 +92,7 @@ class Agent:
         while not self._may_leave():
             wait_s = self._loop_once()
             self._loop.turn(wait_s)
-        trace("released")
+        trace(self._farewell)
         return 0
 
     def status(self) -> dict[str, Any]:
@@ -333,6 +334,9 @@ class Agent:
         if now < self._power_off_at or (now < self._farewell_until and self._generations):
             return
         self._power_off_at = now + _IDLE_S
+        self._end_machine()
+
+    def _end_machine(self) -> None:
         import subprocess
 
         trace("the lease is over: powering off")

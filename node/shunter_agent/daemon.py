@@ -7,12 +7,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from shunter_agent.files import write_json
+from shunter_agent.files import read_json, write_json
 from shunter_agent.keeping.clock import boot_id, start_time
 from shunter_agent.keeping.layout import Layout
 
 if TYPE_CHECKING:
     from shunter_agent.agent import Agent
+    from shunter_agent.containing.keeper import Keeper
 
 REFUSED = 1
 
@@ -63,18 +64,46 @@ def claim(root: str) -> None:
         AlreadyRunning: another agent has it.
     """
     layout = Layout(root)
-    lock = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends: never closed
-    except BlockingIOError:
-        os.close(lock)
-        raise AlreadyRunning(f"another agent runs in {root}") from None
+    hold(layout.lock)
     identity = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
     write_json(layout.identity, identity)
 
 
-def _made(root: str) -> Agent:
+def hold(path: str) -> None:
+    """Lock a file for this process as long as it lives.
+
+    Raises:
+        AlreadyRunning: another process has it.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends: never closed
+    except BlockingIOError:
+        os.close(lock)
+        raise AlreadyRunning(f"another agent runs in {os.path.dirname(path)}") from None
+
+
+def run_contained(root: str) -> int:
+    """Run the agent inside the container that a keeper has made for this folder."""
+    layout = Layout(root)
+    try:
+        hold(layout.agent_lock)
+        _attach_output(layout.log)  # it outlives the client of docker that shows it to the keeper
+        from shunter_agent.containing.contained import Contained
+
+        agent = Contained(root)
+    except _REFUSALS as error:
+        sys.stderr.write(f"the agent did not start: {error}\n")
+        return REFUSED
+    os._exit(agent.run())  # as the daemon does: its threads need no end, for which small images lack a library
+
+
+def _made(root: str) -> Agent | Keeper:
     claim(root)
+    if (read_json(Layout(root).launch) or {}).get("container"):
+        from shunter_agent.containing.keeper import Keeper
+
+        return Keeper(root)
     from shunter_agent.agent import Agent
 
     return Agent(root)

@@ -35,7 +35,7 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=_dying_with(os.getpid()),
+        preexec_fn=dying_with(os.getpid()),
     )
     try:
         with open(f"/proc/{process.pid}/oom_score_adj", "w", encoding="ascii") as file:
@@ -45,7 +45,8 @@ def start(
     return process
 
 
-def _dying_with(parent: int) -> Callable[[], None]:
+def dying_with(parent: int) -> Callable[[], None]:
+    """What a child of this process calls first, so that it gets SIGKILL when its parent thread ends."""
     prctl, getppid, kill, getpid = _LIBC.prctl, os.getppid, os.kill, os.getpid
 
     def between_fork_and_exec() -> None:

@@ -42,6 +42,9 @@ class LaunchFile:
         home = found.get("home_boot_id") or ""
         self.ends_machine: bool = bool(found.get("ends_machine")) and home not in ("", boot_id())
         self.power_off: str = found.get("power_off") or ""
+        self.labels: dict[str, Any] = found.get("labels") or {}
+        self.container: dict[str, Any] | None = found.get("container")
+        """The image that this machine has to run, with the ranks in it; None: they run on the machine as it is."""
 
     def address(self) -> Address:
         """The service's address and this node's token as they are on the disk now."""

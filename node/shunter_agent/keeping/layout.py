@@ -12,7 +12,9 @@ class Layout:
         self.root = root
         self.launch = os.path.join(root, "launch.json")
         self.trainer = os.path.join(root, "trainer.zip")
+        self.program = os.path.join(root, "agent.pyz")
         self.lock = os.path.join(root, "agent.lock")
+        self.agent_lock = os.path.join(root, "inner.lock")
         self.identity = os.path.join(root, "agent.json")
         self.log = os.path.join(root, "agent.log")
         self.journal = os.path.join(root, "journal")
@@ -26,10 +28,17 @@ class Layout:
         self.checkpoints = os.path.join(root, "checkpoints")
         self.resume = os.path.join(root, "resume")
         self.holding = os.path.join(root, "holding")
+        self.image = os.path.join(root, "image.json")
+        self.image_log = os.path.join(root, "image.log")
+        self.container_environment = os.path.join(root, "container.env")
 
     def generation(self, generation: int) -> str:
         """Small files that belong to one generation: its assignment, document, error files."""
         return os.path.join(self.root, "generations", str(generation))
+
+    def mark(self, name: str) -> str:
+        """Says what a part of the set-up was made from."""
+        return os.path.join(self.marks, f"{name}.json")
 
     def assignment(self, generation: int) -> str:
         return os.path.join(self.generation(generation), "assignment.json")

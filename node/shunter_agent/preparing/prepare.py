@@ -110,15 +110,12 @@ class Preparation(threading.Thread):
 
         return node_environment(self._crew, substitutions(self._crew))
 
-    def _mark(self, name: str) -> str:
-        return os.path.join(self._layout.marks, f"{name}.json")
-
     def _is_made(self, name: str, of: Any) -> bool:
-        return bool((read_json(self._mark(name)) or {}).get("of") == clean(of))
+        return bool((read_json(self._layout.mark(name)) or {}).get("of") == clean(of))
 
     def _made(self, name: str, of: Any) -> None:
         os.makedirs(self._layout.marks, exist_ok=True)
-        write_json(self._mark(name), {"of": of})
+        write_json(self._layout.mark(name), {"of": of})
 
     def _source(self) -> None:
         from shunter_agent.preparing import source
@@ -126,7 +123,7 @@ class Preparation(threading.Thread):
         wanted = self._document.get("source") or {}
         if wanted.get("kind") == "git":
             commit = self._assignment.get("source_commit")
-            kept = read_json(self._mark("source")) or {}
+            kept = read_json(self._layout.mark("source")) or {}
             if commit and kept.get("of") == [wanted["url"], commit]:
                 self._facts = {"commit": commit}
                 return
@@ -174,7 +171,7 @@ class Preparation(threading.Thread):
 
     def _setup(self) -> None:
         commands = self._document["environment"]["setup"]
-        source = (read_json(self._mark("source")) or {}).get("of")
+        source = (read_json(self._layout.mark("source")) or {}).get("of")
         of = [commands, source, self._ready.python]
         if self._is_made("setup", of):
             return
