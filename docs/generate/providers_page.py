@@ -133,7 +133,7 @@ def _row(name: str, kind: Any) -> tuple[str, ...]:
     return (
         f"`{name}`",
         ", ".join(declared.kinds),
-        "runs it" if declared.runs_images else "-",
+        _image(declared),
         ", ".join(capacity.replace("_", " ") for capacity in declared.capacities),
         _IDEMPOTENCY[declared.idempotency],
         ("nothing is billed" if not declared.bills else declared.price_source) + fee,
@@ -144,6 +144,12 @@ def _row(name: str, kind: Any) -> tuple[str, ...]:
         pace or "-",
         TESTED_AGAINST[name],
     )
+
+
+def _image(declared: Capabilities) -> str:
+    if not declared.runs_images:
+        return "-"
+    return "runs it, under docker" if declared.runs_images_by_docker else "boots it"
 
 
 def _starter(plugin: Any) -> str:

@@ -305,6 +305,8 @@ class Capabilities:
     """It is a `ShowsConsole`."""
     runs_images: bool = False
     """Its nodes run the container image that an intent names. Else no job that names one is placed here."""
+    runs_images_by_docker: bool = False
+    """With `runs_images`: its nodes are machines that boot a system of their own; their agent runs the image there."""
     lease_s: float | None = 7200.0
     """Default dead-man lease of its nodes; None: no expiry (nodes that bill nothing)."""
 

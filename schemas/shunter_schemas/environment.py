@@ -27,7 +27,7 @@ class Environment(Part):
     image: ImageName | None = Field(
         default=None,
         description="A container image that nodes run, with `sh` and Python 3.8 or newer in it, and torch for "
-        "trainings: only on providers whose nodes are containers. Null: the provider's own image.",
+        "trainings. Nodes that are machines run it under docker. Null: the provider's own, or the machine as it is.",
         examples=["ghcr.io/acme/train:1"],
     )
     registry: Registry | None = Field(

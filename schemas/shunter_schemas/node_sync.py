@@ -76,7 +76,7 @@ class Prepared(_Message):
     """`prepare`: a part of the set-up began, ended or failed; shown to the user as progress."""
 
     part: str
-    """`source`, `inputs`, `environment`, `requirements`, `setup`, `resume`."""
+    """`image`, `source`, `inputs`, `environment`, `requirements`, `setup`, `resume`."""
     status: Literal["started", "done", "failed"]
     message: str = ""
     facts: dict[str, Any] = Field(default_factory=dict)
@@ -335,6 +335,16 @@ class GrantAnswer(_Message):
     expires_in_s: float = 3600.0
 
 
+class Container(_Message):
+    """What a machine has to run under docker, with the agent and the ranks inside."""
+
+    image: str
+    gpus: bool
+    """Whether the job uses GPUs of the machine."""
+    may_install: bool
+    """Whether docker is installed where it lacks: on machines that were made for the job."""
+
+
 class LaunchFile(_Message):
     """`launch.json`: all that an agent knows at birth. Written by the worker, read by the agent."""
 
@@ -352,3 +362,5 @@ class LaunchFile(_Message):
     home_boot_id: str = ""
     """The boot id of the machine on which the worker runs: that one is never powered off, whoever's node it plays."""
     labels: dict[str, str] = Field(default_factory=dict)
+    container: Container | None = None
+    """The job's own image, where the machine has to run it; None: there is none, or the provider boots it."""

@@ -31,8 +31,8 @@ MEANINGS: Final[Mapping[Reason, Meaning]] = {
         "use a smaller `batch.micro_size`, `activation_checkpointing`, a strategy that splits more, or larger GPUs",
     ),
     Reason.INVALID: Meaning(
-        "the provider refused the request as wrong",
-        "its own words are in the message; change `resources`, `placement` or `environment.image`",
+        "the provider refused the request as wrong, or the job's own image cannot run on its nodes",
+        "the message says why, in the words of who refused it; change `resources`, `placement` or `environment.image`",
     ),
     Reason.NO_CAPACITY: Meaning(
         "no provider has what it needs",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from shunter_agent.keeping.clock import boot_id
 from shunter_providers.contract import Capabilities, SelfStop
+from shunter_schemas.node_sync import Container
 from shunter_store.sql.database import Database
 from shunter_workers.launching import Origin, alone_s, launch_file
+from shunter_workers.packing import pack_launch
 from support.node_rows import intended
 from support.store_rows import new_job
 
@@ -47,3 +50,30 @@ def test_a_machine_without_an_agent_waits_for_one_as_long_as_for_its_service_and
     node = replace(intended(database, new_job(database).id), lease_s=lease_s)
 
     assert alone_s(node, Capabilities(self_stop=stops, readiness_deadline_s=600.0)) == alone
+
+
+IMAGE = "ghcr.io/acme/train:1"
+MACHINES = Capabilities(runs_images=True, runs_images_by_docker=True)
+
+
+def test_a_machine_is_told_which_image_it_has_to_run_and_whether_with_gpus(database: Database) -> None:
+    node = replace(intended(database, new_job(database).id), slot_kind=None, offer={"gpus": 8})
+
+    rented = launch_file(ORIGIN, node, MACHINES, image=IMAGE)
+    own = launch_file(ORIGIN, replace(node, slot_kind="cpu"), replace(MACHINES, shared_hosts=True), image=IMAGE)
+
+    assert rented.container == Container(image=IMAGE, gpus=True, may_install=True)
+    assert own.container == Container(image=IMAGE, gpus=False, may_install=False)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "image"), [(MACHINES, None), (Capabilities(runs_images=True), IMAGE), (Capabilities(), IMAGE)]
+)
+def test_where_the_machine_has_no_image_to_run_its_file_does_not_even_name_one(
+    capabilities: Capabilities, image: str | None, database: Database
+) -> None:
+    node = intended(database, new_job(database).id)
+
+    packed = pack_launch(launch_file(ORIGIN, node, capabilities, image=image))
+
+    assert "container" not in json.loads(packed.files["launch.json"])

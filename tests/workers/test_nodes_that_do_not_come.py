@@ -12,7 +12,7 @@ from shunter_store.job.lifecycle import Trigger
 from shunter_workers.deciding import decide
 from shunter_workers.decisions import Settle
 from shunter_workers.view import Memory, View
-from support.views import CLOUD_OFFER, NOW, ago, brief, job, on_cloud, on_cloud_node, plan_on, view
+from support.views import CLOUD, CLOUD_OFFER, NOW, ago, brief, job, on_cloud, on_cloud_node, plan_on, user_failure, view
 
 IMAGE = "ghcr.io/acme/train:1"
 NO_SUCH_IMAGE = "the image cannot be pulled: manifest unknown"
@@ -101,6 +101,30 @@ def test_an_image_with_which_no_gang_comes_up_ends_the_job_where_no_provider_say
         memories = Memory(**(decision.memory or {}))
 
     assert endings == [(Trigger.CAPACITY_LOST, None), (Trigger.CAPACITY_LOST, None), (Trigger.STOP, Reason.INVALID)]
+
+
+def test_an_image_that_machines_run_after_their_boot_is_not_why_they_do_not_boot() -> None:
+    memory = Memory(ordered_generation=1, boot_failures=9)
+    machines = {"cloud": replace(CLOUD, runs_images=True, runs_images_by_docker=True)}
+    silent = awaited(failed(None, ""), memory=memory, environment={"image": IMAGE})
+    refused = awaited(failed("invalid", "no such flavor"), environment={"image": IMAGE})
+
+    tried, ended = [settled(replace(seen, capabilities=machines)) for seen in (silent, refused)]
+
+    assert tried.change.trigger is Trigger.CAPACITY_LOST
+    assert ended.change.reason is Reason.INVALID
+    assert IMAGE not in str(ended.change.message)
+
+
+@pytest.mark.parametrize("reason", ["image_refused", "no_docker"])
+def test_an_image_that_a_machine_cannot_run_ends_the_job_as_one_that_a_node_cannot_boot(reason: str) -> None:
+    node = on_cloud_node()
+    row = job(State.STARTING, on_cloud(environment={"image": IMAGE}), plan=as_json(plan_on(CLOUD_OFFER)))
+
+    decision = settled(view(row, node, parts=[user_failure(node, reason, f"environment.image {IMAGE}: denied")]))
+
+    assert (decision.change.trigger, decision.change.reason) == (Trigger.STOP, Reason.INVALID)
+    assert "denied" in str(decision.change.message)
 
 
 def test_without_an_image_of_its_own_a_job_goes_on_trying() -> None:

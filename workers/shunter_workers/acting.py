@@ -78,17 +78,20 @@ class Actor:
         plan, over_ssh = view.plan, provider.capabilities.bootstrap == "ssh"
         await self._require_its_account(node)
         keys = await self._keys.of(node.job_id) if over_ssh and self._keys is not None else None
+        image = view.document.environment.image
+        launch = _NOTHING  # what the core brings over SSH does not go through the provider: neither tokens nor programs
+        if not over_ssh:
+            launch = pack_launch(launch_file(self._origin, node, provider.capabilities, image=image))
         intent = Intent(
             token=node.token,
             tags={"deployment": self._origin.deployment, "job": node.job_id, "name": view.job.name},
             offer=offer_from_json(node.offer),
-            # What the core brings over SSH does not go through the provider: neither tokens nor programs.
-            launch=_NOTHING if over_ssh else pack_launch(launch_file(self._origin, node, provider.capabilities)),
+            launch=launch,
             rank=node.rank,
             gang_size=plan.num_nodes,
             slots=plan.ranks_per_node,
             slot_indices=tuple(node.slot_indices),
-            image=view.document.environment.image,
+            image=image,
             public_key=keys.login.public if keys is not None else None,
             host_key=keys.host.private if keys is not None else None,
             expires_at=None if ends_in_s is None else time.time() + ends_in_s,

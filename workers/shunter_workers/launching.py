@@ -10,7 +10,7 @@ from typing import Final
 
 from shunter_providers.contract import Capabilities, SelfStop
 from shunter_providers.machine.processes import current_boot_id
-from shunter_schemas.node_sync import LaunchFile, Lease
+from shunter_schemas.node_sync import Container, LaunchFile, Lease
 from shunter_store.installation import signing
 from shunter_store.node.ledger import NodeRow
 
@@ -35,10 +35,13 @@ class Origin:
         return url if url != _NOT_UP_YET or not self.service_url else self.service_url
 
 
-def launch_file(origin: Origin, node: NodeRow, capabilities: Capabilities, *, over_ssh: bool = False) -> LaunchFile:
+def launch_file(
+    origin: Origin, node: NodeRow, capabilities: Capabilities, *, image: str | None = None, over_ssh: bool = False
+) -> LaunchFile:
     """The node's `launch.json`.
 
     Args:
+        image: the job's own.
         over_ssh: the core writes the service's address beside the file.
     """
     near = capabilities.shares_file_system
@@ -54,7 +57,16 @@ def launch_file(origin: Origin, node: NodeRow, capabilities: Capabilities, *, ov
         power_off=capabilities.power_off.replace("{handle}", shlex.quote(node.handle or "")),
         home_boot_id=home_boot_id(),
         labels={"job": node.job_id, "rank": str(node.rank)},
+        container=_container(node, capabilities, image),
     )
+
+
+def _container(node: NodeRow, capabilities: Capabilities, image: str | None) -> Container | None:
+    """What the machine has to run by itself; None: nothing, or its provider has booted it."""
+    if image is None or not capabilities.runs_images_by_docker:
+        return None
+    gpus = bool(node.offer.get("gpus")) and node.slot_kind != "cpu"
+    return Container(image=image, gpus=gpus, may_install=not capabilities.shared_hosts)
 
 
 def alone_s(node: NodeRow, capabilities: Capabilities) -> float | None:

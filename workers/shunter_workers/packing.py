@@ -33,7 +33,7 @@ def pack_launch(launch: LaunchFile) -> Launch:
     files = {
         "agent.pyz": agent_archive(),
         "trainer.zip": trainer_archive(),
-        "launch.json": launch.model_dump_json().encode(),
+        "launch.json": launch.model_dump_json(exclude=None if launch.container else {"container"}).encode(),
     }
     return Launch(argv=ARGV, files=files)
 

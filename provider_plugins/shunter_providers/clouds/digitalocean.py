@@ -77,6 +77,8 @@ class DigitaloceanProvider(RestCloud):
         bootstrap="ssh",
         idempotency="search_only",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="live",
         fabric="ethernet",
         pacing=_PACING,

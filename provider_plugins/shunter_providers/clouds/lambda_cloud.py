@@ -75,6 +75,8 @@ class LambdaProvider(RestCloud):
         bootstrap="ssh",
         idempotency="search_only",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="live",
         fabric="none",
         pacing=_PACING,

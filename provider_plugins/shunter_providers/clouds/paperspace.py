@@ -78,6 +78,8 @@ class PaperspaceProvider(RestCloud):
         bootstrap="ssh",
         idempotency="search_only",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="catalogue",
         fabric="none",
         pacing=_PACING,

@@ -45,6 +45,8 @@ class SshProvider:
         create_timeout_s=25.0,
         bills=False,
         kinds=("metal",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="none",
         fabric="ethernet",
         shared_hosts=True,

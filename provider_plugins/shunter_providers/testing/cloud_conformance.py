@@ -236,8 +236,8 @@ class CloudConformance(ProviderConformance):
     async def test_a_job_s_own_image_takes_the_place_of_the_plugin_s(
         self, provider: Provider, cloud: WireCloud, intent: Intent
     ) -> None:
-        if not provider.capabilities.runs_images:
-            pytest.skip("its nodes run no container images")
+        if not provider.capabilities.runs_images or provider.capabilities.runs_images_by_docker:
+            pytest.skip("its nodes boot no container images")
 
         await provider.create(replace(intent, image=_IMAGE))
 
@@ -247,8 +247,8 @@ class CloudConformance(ProviderConformance):
     async def test_an_image_that_does_not_exist_is_the_job_s_fault_and_the_plugin_s_own_is_the_operator_s(
         self, provider: Provider, cloud: WireCloud, deployment: str, intent: Intent
     ) -> None:
-        if not provider.capabilities.runs_images:
-            pytest.skip("its nodes run no container images")
+        if not provider.capabilities.runs_images or provider.capabilities.runs_images_by_docker:
+            pytest.skip("its nodes boot no container images")
         _need(cloud, CloudFault.NO_IMAGE)
         cloud.strike(CloudFault.NO_IMAGE, times=2)
         asked = replace(intent, image=_IMAGE)

@@ -124,7 +124,9 @@ class Channels:
         """What the node has to be, and gets."""
         capabilities = self._room.registry.get(node.instance).capabilities
         job, archives = await self._room.database.aread(lambda conn: _job_of(conn, node))
-        disk_gib = load_job(job.spec).resources.disk_gib if job is not None else None
+        document = load_job(job.spec) if job is not None else None
+        disk_gib = document.resources.disk_gib if document is not None else None
+        image = document.environment.image if document is not None else None
         return Needs(
             token=node.token,
             handle=node.handle or "",
@@ -133,7 +135,7 @@ class Channels:
             slot_kind=node.slot_kind,
             slot_indices=tuple(node.slot_indices),
             disk_gib=float(disk_gib) if isinstance(disk_gib, int | float) else None,
-            launch=pack_launch(launch_file(self._room.origin, node, capabilities, over_ssh=True)),
+            launch=pack_launch(launch_file(self._room.origin, node, capabilities, image=image, over_ssh=True)),
             blobs=[self._blob(row) for row in archives],
             own_machine=not capabilities.shared_hosts,
         )

@@ -40,6 +40,8 @@ START_TAKES_S: Final = 600.0
 _USER_REASONS: Final[Mapping[str, Reason]] = {
     "setup_failed": Reason.SETUP_FAILED,
     "out_of_memory": Reason.OUT_OF_MEMORY,
+    "image_refused": Reason.INVALID,
+    "no_docker": Reason.INVALID,
 }
 
 

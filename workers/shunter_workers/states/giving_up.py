@@ -56,11 +56,11 @@ def give_up(view: View, now: datetime, broken: Sequence[NodeRow], detail: str) -
         return look_first(machines) or replace(decision, writes=writes, memory=memory)
     # One that never appeared says nothing of its offer: a step may have died before it made the call.
     appeared = any(node.handle is not None for node in broken)
-    with_own_image = appeared and view.document.environment.image is not None
+    with_own_image = appeared and bool(_of_image(view, broken[0]))
     failures = view.memory.boot_failures + 1 if with_own_image else 0
     if failures >= MOST_FAILURES:
         told = f"{failures} gangs in a row did not come up with it; the last: {detail}"
-        return stop(Reason.INVALID, f"{_of_image(view)}{told}")
+        return stop(Reason.INVALID, f"{_of_image(view, broken[0])}{told}")
     for_s = _NOT_READY_BLOCK_S if appeared else 0.0
     decision = _plan_anew(view, now, broken[0], detail, _Blocking(Reason.NO_CAPACITY, for_s), Scope.OFFER)
     return replace(decision, memory={**(decision.memory or {}), "boot_failures": failures})
@@ -73,7 +73,7 @@ def failed_to_come(view: View, now: datetime, node: NodeRow) -> Decision:
     fault = _FAULTS.get(node.condition_fault or "")
     scope = Scope(node.condition_scope or Scope.OFFER)
     if fault is Fault.INVALID and scope not in (Scope.ACCOUNT, Scope.PROVIDER):
-        return stop(Reason.INVALID, f"{_of_image(view)}{node.instance}: {told}")
+        return stop(Reason.INVALID, f"{_of_image(view, node)}{node.instance}: {told}")
     if fault is Fault.INVALID:
         return abandon(view, now, node, f"{detail} (the settings of {node.instance} are wrong)", Reason.INVALID, scope)
     if fault is not None and fault in _BLOCKS:
@@ -116,10 +116,11 @@ def create_failed(view: View, now: datetime, node: NodeRow, error: ProviderError
     return Settle(decision.change, [*refused, *decision.writes], decision.memory)
 
 
-def _of_image(view: View) -> str:
-    """What a message begins with that may be about the job's own image; empty where it names none."""
+def _of_image(view: View, node: NodeRow) -> str:
+    """What a message begins with that may be about the job's own image; empty where the node booted none."""
     image = view.document.environment.image
-    return "" if image is None else f"environment.image {image}: "
+    boots_it = image is not None and not view.capabilities_of(node).runs_images_by_docker
+    return f"environment.image {image}: " if boots_it else ""
 
 
 def _of_the_account(node: NodeRow, error: ProviderError, now: datetime) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class AwsProvider(PacedProvider[Ec2]):
         bootstrap="ssh",
         idempotency="token",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         capacities=("on_demand", "spot", "reserved"),
         price_source="mixed",
         fabric="ethernet",

@@ -60,6 +60,8 @@ class AzureProvider(PacedProvider[Arm]):
         bootstrap="ssh",
         idempotency="unique_name",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         capacities=("on_demand", "spot"),
         price_source="mixed",
         fabric="ethernet",

@@ -53,6 +53,8 @@ class GoogleCloudProvider(PacedProvider[Gce]):
         bootstrap="ssh",
         idempotency="token",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         capacities=("on_demand", "spot"),
         price_source="catalogue",
         fabric="ethernet",

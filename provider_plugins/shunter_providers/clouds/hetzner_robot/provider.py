@@ -89,6 +89,8 @@ class HetznerRobotProvider(RestCloud):
         bootstrap="ssh",
         idempotency="search_only",
         kinds=("metal",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="live",
         fabric="none",
         pacing=_PACING,

@@ -55,6 +55,8 @@ class OvhProvider(RestCloud):
         bootstrap="ssh",
         idempotency="search_only",
         kinds=("vm",),
+        runs_images=True,
+        runs_images_by_docker=True,
         price_source="mixed",
         fabric="ethernet",
         options=tuple(OvhOptions.model_fields),
