@@ -77,7 +77,12 @@ class Shards(ABC):
         told = self.zero._global_grad_norm
         if isinstance(told, Tensor):
             return told
-        return torch.tensor(float(told), device=self.optimizer.param_groups[0]["params"][0].device)
+        # A plain number after an overflow. At a look it stands beside the norms of other steps.
+        return torch.tensor(float(told), device=self._norms_device)
+
+    @property
+    def _norms_device(self) -> torch.device:
+        return torch.device(self.zero.device)
 
 
 class FlatShards(Shards):
@@ -131,6 +136,11 @@ class Bf16Shards(FlatShards):
 
     def measure(self, wanted: bool) -> None:
         _answer(self.zero, "get_grads_for_norm", None if wanted else lambda: (self._any_norm, {}))
+
+    @property
+    def _norms_device(self) -> torch.device:
+        flat: Tensor = self.optimizer.param_groups[0]["params"][0]
+        return flat.device
 
     def _members(self) -> list[list[nn.Parameter]]:
         found: list[list[nn.Parameter]] = self.zero.bf16_groups
