@@ -13,11 +13,7 @@ NOTABLE = frozenset({"boot", "rank_up", "rank_exit", "done", "failed", "stopped"
 """The service hears of these at once; everything else travels with the next exchange."""
 
 ESSENTIAL = NOTABLE | {"log", "artifact"}
-"""A node whose full disk delays these for long is stuck."""
-
-KEPT = ESSENTIAL | {"metrics"}
-"""A full disk only delays these; the others are dropped and counted. Points come from files on that same disk, so there
-are never many."""
+"""A full disk only delays these; the others are dropped and counted."""
 
 
 class Recorder:
@@ -51,8 +47,8 @@ class Recorder:
         try:
             written = self._journal.append(entries)
         except OSError as error:
-            self._delayed = [entry for entry in entries if entry.type in KEPT]
-            if any(entry.type in ESSENTIAL for entry in self._delayed):
+            self._delayed = [entry for entry in entries if entry.type in ESSENTIAL]
+            if self._delayed:
                 self._stuck = (self._stuck[0] if self._stuck else time.monotonic(), str(error))
             self._journal.dropped += len(entries) - len(self._delayed)
             trace(f"journal: {error}; {len(self._delayed)} records wait, {self._journal.dropped} dropped")
