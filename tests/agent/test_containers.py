@@ -13,6 +13,7 @@ import pytest
 from shunter_agent.containing import container, docker
 from shunter_agent.containing.container import Container, handed_on
 from shunter_agent.containing.docker import Answer
+from shunter_agent.containing.keeper import Keeper
 from shunter_agent.keeping.layout import Layout
 from shunter_workers.packing import agent_archive
 from support.agents import AgentMaker, AgentProcess, assignment, command
@@ -210,7 +211,7 @@ case $1 in
 version) echo 26.0 ;;
 pull) . {folder}/pull ;;
 image) . {folder}/pull && echo sha256:abc ;;
-inspect) exit 1 ;;
+inspect) echo Error: No such object; exit 1 ;;
 run)
     while [ "$1" != sha256:abc ]; do shift; done
     shift
@@ -289,6 +290,19 @@ def test_a_container_that_ends_at_once_again_and_again_is_told_with_what_it_said
     assert (failed["failure_class"], failed["reason"]) == ("node", "container_not_started")
     assert "3 containers in a row ended at once" in failed["message"]
     assert "cannot mount" in failed["message"]
+
+
+@pytest.mark.parametrize(("last", "runs"), [((0, "true"), True), ((1, "Error: No such object: shunter-n"), False)])
+def test_a_docker_that_says_nothing_for_a_moment_is_asked_again(
+    make_agent: AgentMaker, monkeypatch: pytest.MonkeyPatch, last: tuple[int, str], runs: bool
+) -> None:
+    """Its container may run all the same, and a new one would end the ranks in it."""
+    agent = make_agent(container={"image": "acme/train:1", "gpus": False, "may_install": False})
+    (agent.folder / "image.json").write_text('{"docker": ["docker"], "id": "sha256:abc"}')
+    answers = iter([Answer(1, "Cannot connect to the Docker daemon"), Answer(*last)])
+    monkeypatch.setattr(docker, "call", lambda argv: next(answers))
+
+    assert (Keeper(str(agent.folder))._running() is not None) is runs
 
 
 def test_a_stop_that_comes_while_the_image_is_pulled_is_told_at_once(

@@ -36,6 +36,7 @@ _MOST_FAILURES = 3
 """Containers in a row that end at once: then the service is told."""
 _BETWEEN_POWER_OFFS_S = 60.0
 _REMOVED_WITHIN_S = 10.0
+_SILENT_FOR_S = 120.0
 
 
 class Keeper:
@@ -146,12 +147,18 @@ class Keeper:
         return container_of(self._layout, self._launch, tuple(brought["docker"]), str(brought["id"]))
 
     def _running(self) -> Container | None:
-        """The node's container, if one runs."""
+        """The node's container, if one runs. A docker that says nothing is asked again: it may run all the same."""
         container = self._container()
-        if container is None:
-            return None
-        state = docker.call((*container.docker, "inspect", "--format", "{{.State.Running}}", container.name))
-        return container if state == (0, "true") else None
+        until = time.monotonic() + _SILENT_FOR_S
+        while container is not None:
+            state = docker.call((*container.docker, "inspect", "--format", "{{.State.Running}}", container.name))
+            if state.status == 0:
+                return container if state.words == "true" else None
+            if "no such" in state.words.lower() or time.monotonic() > until or self._terminations:
+                return None
+            trace(f"keeper: docker does not say whether the container runs: {state.words}")
+            time.sleep(_FIRST_PAUSE_S)
+        return None
 
     def _sweep(self, container: Container) -> None:
         """Remove what is left of earlier containers, of this node and, after a crash, of others."""
