@@ -337,11 +337,9 @@ class Agent:
         self._end_machine()
 
     def _end_machine(self) -> None:
-        import subprocess
+        from shunter_agent import processes
 
-        trace("the lease is over: powering off")
-        command = self._shared.launch.power_off or self._shared.tuning.power_off
-        subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
+        processes.power_off(self._shared.launch.power_off or self._shared.tuning.power_off)
 
     # Keeping the journal, coming and going.
 

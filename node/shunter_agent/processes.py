@@ -10,6 +10,8 @@ import subprocess
 import time
 from typing import IO, Callable, Sequence
 
+from shunter_agent.trace import trace
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 MARK = "SHUNTER_AGENT_DIR"
@@ -43,6 +45,12 @@ def start(
     except OSError:
         pass
     return process
+
+
+def power_off(command: str) -> None:
+    """End the machine by this command of a shell, once the lease is over."""
+    trace("the lease is over: powering off")
+    subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
 
 
 def dying_with(parent: int) -> Callable[[], None]:

@@ -82,7 +82,7 @@ class Keeper:
     def _rest(self, status: int, pause_s: float) -> None:
         """Between two of them; and where the lease is over, end the machine."""
         if status == ENDS_MACHINE:
-            self._end_machine()
+            processes.power_off(self._launch.power_off or Tuning.from_environment(os.environ).power_off)
             pause_s = _BETWEEN_POWER_OFFS_S
         trace(f"keeper: ended with {status}; again in {pause_s:.0f} s")
         until = time.monotonic() + pause_s
@@ -182,11 +182,6 @@ class Keeper:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(handed_on(os.environ))
-
-    def _end_machine(self) -> None:
-        trace("the lease is over: powering off")
-        command = self._launch.power_off or Tuning.from_environment(os.environ).power_off
-        subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
 
     def _pass_on(self, number: int, frame: Any) -> None:
         self._terminations += 1
